@@ -1,0 +1,1 @@
+"""A synthetic Earth: roads traced through invented terrain, drawn as street-level spherical panoramas."""

@@ -1,0 +1,308 @@
+"""From a stage's function to a Dagster asset: versions, description, owners, checks and clear errors.
+
+A stage is written as a plain function of a `StageRun` that returns what it `Made`; `@geo_asset` adds what
+every asset here has. Nothing happens at import: a `GeoAsset` is a declaration, and `definition(stage)` makes
+the Dagster asset for one profile.
+
+    @geo_asset(group="data", deps=["coverage_tiles"], spec=lambda specs: specs.candidates, kinds={"parquet"})
+    def candidate_sequences(run: StageRun) -> Made: ...
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import dagster as dg
+
+from env_service.errors import GeoError
+from geo_assets.config.settings import Settings, StageSpecs
+from geo_assets.lineage.fingerprint import code_version
+from geo_assets.lineage.folders import AssetFolder, Published, require
+
+OWNERS = ("team:environments",)
+PROGRESS_EVERY_S = 2.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One profile: where things are, and what is wanted."""
+
+    settings: Settings
+    specs: StageSpecs
+
+
+@dataclass(frozen=True)
+class CheckSpec:
+    """A check that an asset carries.
+
+    Attributes:
+        name: the check's name.
+        description: what it says.
+        blocking: whether a failure stops what follows in the same run.
+        asset: whose it is, when the stage makes several assets; empty means the first.
+    """
+
+    name: str
+    description: str
+    blocking: bool = True
+    asset: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outcome of one check, with its figure and its limit."""
+
+    name: str
+    passed: bool
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a stage made.
+
+    Attributes:
+        data_version: content hash of the output; never of times, paths, hosts or durations.
+        facts: JSON values for consumers, kept in the asset's folder.
+        metadata: numbers, tables and pictures for the Dagster page.
+        checks: outcomes of the declared checks.
+    """
+
+    data_version: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    checks: Sequence[Check] = ()
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What a stage's function is given: the profile, its own name, and somewhere to say how far it is."""
+
+    stage: Stage
+    name: str
+    say: Callable[[str], None] = print
+
+    @property
+    def settings(self) -> Settings:
+        """Where things are."""
+        return self.stage.settings
+
+    @property
+    def specs(self) -> StageSpecs:
+        """What is wanted."""
+        return self.stage.specs
+
+    def folder(self, name: str | None = None) -> AssetFolder:
+        """The folder of this asset, or of another output of the same stage."""
+        return AssetFolder(self.settings.home, name or self.name)
+
+    def require(self, name: str, folder: str | None = None) -> Published:
+        """A finished parent, or one sentence that names it and the command that builds it.
+
+        Raises:
+            MissingUpstream: it has not been built.
+        """
+        return require(self.settings.home, name, self.name, folder)
+
+    def progress(self, items: Iterable[T], total: int, what: str) -> Iterator[T]:
+        """The items one by one, saying every two seconds how many of `total` are done."""
+        last = time.monotonic()
+        for done, item in enumerate(items, start=1):
+            yield item
+            if time.monotonic() - last > PROGRESS_EVERY_S:
+                last = time.monotonic()
+                self.say(f"{what}: {done:,} of {total:,}")
+        self.say(f"{what}: {total:,} of {total:,}")
+
+
+Compute = Callable[[StageRun], Made | Mapping[str, Made]]
+
+
+@dataclass(frozen=True)
+class GeoAsset:
+    """The declaration of one asset, or of several made together (`names`)."""
+
+    names: tuple[str, ...]
+    compute: Compute
+    module: str
+    description: str
+    group: str
+    deps: tuple[str, ...]
+    spec: Callable[[StageSpecs], Any]
+    kinds: frozenset[str]
+    runs: tuple[str, ...]
+    checks: tuple[CheckSpec, ...]
+    descriptions: Mapping[str, str]
+    extra: Callable[[Stage], Any]
+    pool: str | None
+    folders: Mapping[str, str]
+    tags: Mapping[str, str]
+
+    def code_version(self, stage: Stage) -> str:
+        """Fingerprint of this asset for one profile."""
+        return code_version([self.module], self.spec(stage.specs), self.runs, self.extra(stage))
+
+    def definition(self, stage: Stage) -> dg.AssetsDefinition:
+        """The Dagster asset for one profile."""
+        version = self.code_version(stage)
+        specs = [
+            dg.AssetSpec(
+                key=name,
+                deps=list(self.deps),
+                description=self.descriptions.get(name, self.description),
+                group_name=self.group,
+                code_version=version,
+                owners=list(OWNERS),
+                kinds=set(self.kinds),
+                tags=dict(self.tags),
+                metadata={"profile": stage.settings.profile},
+            )
+            for name in self.names
+        ]
+        checks = [
+            dg.AssetCheckSpec(
+                c.name, asset=_check_owner(self, c), description=c.description, blocking=c.blocking
+            )
+            for c in self.checks
+        ]
+
+        @dg.multi_asset(
+            name="_and_".join(self.names), specs=specs, check_specs=checks, can_subset=False, pool=self.pool
+        )
+        def compute_asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+            yield from run_stage(self, stage, context)
+
+        return compute_asset
+
+
+def run_stage(
+    asset: GeoAsset, stage: Stage, context: dg.AssetExecutionContext
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Run a stage's function, publish its folders and report to Dagster.
+
+    Raises:
+        dagster.Failure: the stage met a fault a user can mend; the description is its one sentence.
+    """
+    began = time.monotonic()
+    with failing_clearly():
+        made = asset.compute(StageRun(stage, asset.names[0], context.log.info))
+        outputs = made if isinstance(made, Mapping) else {asset.names[0]: made}
+        for name in asset.names:
+            yield result_of(asset, stage, name, outputs[name], time.monotonic() - began)
+
+
+def result_of(
+    asset: GeoAsset, stage: Stage, name: str, made: Made, seconds: float
+) -> dg.MaterializeResult[Any]:
+    """Publish one output's folder and say what it is."""
+    folder = AssetFolder(stage.settings.home, asset.folders.get(name, name))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.publish(made.data_version, dict(made.facts))
+    numbers = {key: value for key, value in made.facts.items() if isinstance(value, int | float | str)}
+    results = [
+        dg.AssetCheckResult(
+            passed=check.passed,
+            asset_key=dg.AssetKey(name),
+            check_name=check.name,
+            metadata=dict(check.metadata),
+            severity=dg.AssetCheckSeverity.ERROR,
+        )
+        for check in made.checks
+    ]
+    return dg.MaterializeResult(
+        asset_key=name,
+        data_version=dg.DataVersion(made.data_version),
+        metadata={
+            **numbers,
+            **made.metadata,
+            "seconds": round(seconds, 3),
+            "peak_memory_mb": round(peak_memory_mb(), 1),
+        },
+        check_results=results,
+    )
+
+
+class failing_clearly:  # noqa: N801
+    """Context manager that turns a user's fault into a Dagster failure of one sentence, never retried."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, GeoError):
+            raise dg.Failure(description=str(error), allow_retries=False) from error
+        if isinstance(error, OSError) and error.errno == 28:  # ENOSPC
+            raise dg.Failure(
+                description="The disk is full; what was made so far is kept. "
+                "Free some space and run the same command again.",
+                allow_retries=False,
+            ) from error
+
+
+def peak_memory_mb() -> float:
+    """Largest resident size of this process so far, in MiB (its finished children not included)."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024.0 * 1024.0 if sys.platform == "darwin" else 1024.0)
+
+
+def geo_asset(
+    *,
+    group: str,
+    spec: Callable[[StageSpecs], Any] = lambda specs: None,
+    deps: Sequence[str] = (),
+    kinds: Iterable[str] = (),
+    runs: Sequence[str] = (),
+    checks: Sequence[CheckSpec] = (),
+    names: Sequence[str] = (),
+    descriptions: Mapping[str, str] | None = None,
+    extra: Callable[[Stage], Any] = lambda stage: None,
+    pool: str | None = None,
+    folders: Mapping[str, str] | None = None,
+    tags: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> Callable[[Compute], GeoAsset]:
+    """Declare the asset computed by a function; the module's docstring is its description.
+
+    Args:
+        group: data, environment, sweeps, training or reports.
+        spec: picks what the asset depends on from the stage specs; enters the code version by value.
+        deps: names of the parents.
+        kinds: what Dagster's page shows as kinds.
+        runs: modules that the function starts as servers.
+        checks: checks it reports.
+        names: the outputs, when the function makes several; it then returns a mapping.
+        descriptions: description per output, over the module's.
+        extra: further declared inputs of the code version.
+        pool: Dagster pool that limits how many run at once.
+        folders: folder per output below the home, where it is not the output's name.
+        tags: Dagster tags.
+        name: the asset's name, when it is not the function's.
+    """
+
+    def declare(compute: Compute) -> GeoAsset:
+        module = compute.__module__
+        text = sys.modules[module].__doc__ or compute.__doc__ or ""
+        return GeoAsset(
+            names=tuple(names) or (name or compute.__name__,),
+            compute=compute,
+            module=module,
+            description=text.strip(),
+            group=group,
+            deps=tuple(deps),
+            spec=spec,
+            kinds=frozenset(kinds),
+            runs=tuple(runs),
+            checks=tuple(checks),
+            descriptions=dict(descriptions or {}),
+            extra=extra,
+            pool=pool,
+            folders=dict(folders or {}),
+            tags=dict(tags or {}),
+        )
+
+    return declare
