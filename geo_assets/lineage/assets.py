@@ -164,9 +164,12 @@ class GeoAsset:
         ]
         checks = [
             dg.AssetCheckSpec(
-                c.name, asset=_check_owner(self, c), description=c.description, blocking=c.blocking
+                check.name,
+                asset=check.asset or self.names[0],
+                description=check.description,
+                blocking=check.blocking,
             )
-            for c in self.checks
+            for check in self.checks
         ]
 
         @dg.multi_asset(

@@ -119,14 +119,8 @@ def _absolute(node: ast.ImportFrom, module: str) -> str:
 
 def _refuse_dynamic(node: ast.Call, module: str) -> None:
     target = node.func
-    name = (
-        target.id
-        if isinstance(target, ast.Name)
-        else target.attr
-        if isinstance(target, ast.Attribute)
-        else ""
-    )
-    # A method that happens to be called eval is fine (a model's, say); the built-ins and import_module are not.
+    name = getattr(target, "id", "") or getattr(target, "attr", "")
+    # A method that happens to be called eval is fine (a model's, say); the built-in is not.
     if name in DYNAMIC and (isinstance(target, ast.Name) or name == "import_module"):
         raise UnfollowableCode(
             f"{module}:{node.lineno} calls {name}, which a code version cannot follow",
