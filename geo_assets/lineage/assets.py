@@ -8,6 +8,7 @@ the Dagster asset for one profile.
     def candidate_sequences(run: StageRun) -> Made: ...
 """
 
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -158,7 +159,7 @@ class GeoAsset:
                 owners=list(OWNERS),
                 kinds=set(self.kinds),
                 tags=dict(self.tags),
-                metadata={"profile": stage.settings.profile},
+                metadata={"profile": stage.settings.profile, **code_reference(self.compute)},
             )
             for name in self.names
         ]
@@ -236,13 +237,20 @@ class failing_clearly:  # noqa: N801
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, GeoError):
-            raise dg.Failure(description=str(error), allow_retries=False) from error
+            raise dg.Failure(description=str(error), allow_retries=False) from None
         if isinstance(error, OSError) and error.errno == 28:  # ENOSPC
             raise dg.Failure(
                 description="The disk is full; what was made so far is kept. "
                 "Free some space and run the same command again.",
                 allow_retries=False,
-            ) from error
+            ) from None
+
+
+def code_reference(compute: Callable[..., Any]) -> dict[str, Any]:
+    """Metadata that lets Dagster's page open the file and line of a stage's function."""
+    code = inspect.unwrap(compute).__code__
+    reference = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
+    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def peak_memory_mb() -> float:

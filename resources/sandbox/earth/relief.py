@@ -6,6 +6,7 @@ so that cuttings, embankments and hidden dips appear by themselves and agree bet
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,7 @@ class Relief:
 
 def relief_slope(hilliness: float) -> float:
     """Root-mean-square slope of the terrain (rise over run) for a hilliness in [0, 1]."""
-    return 0.006 + 0.115 * min(1.0, max(0.0, hilliness)) ** 1.25
+    return 0.006 + 0.115 * math.pow(min(1.0, max(0.0, hilliness)), 1.25)
 
 
 def make_relief(seed: int, hilliness: float) -> Relief:

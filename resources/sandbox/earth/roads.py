@@ -56,7 +56,7 @@ class RoadPoint(NamedTuple):
 
 
 class RoadSamples(NamedTuple):
-    """The centreline at many places; arrays of one length. Heading in radians, not wrapped; curvature in 1/m."""
+    """The centreline at many places, arrays of one length: heading in radians (unwrapped), curvature in 1/m."""
 
     s: FloatArray
     x: FloatArray
@@ -71,7 +71,8 @@ class Road:
     """A centreline and what was built on it.
 
     `s`, `x`, `y`, `z`, `heading_rad`, `curvature` have one value per centreline point (2 m apart): metres
-    along, east, north and up of the origin, unwrapped heading clockwise from north, turning rate to the right.
+    along, east, north and up of the origin, unwrapped heading clockwise from north, turning rate to the
+    right.
     """
 
     s: FloatArray
@@ -160,7 +161,8 @@ def trace_road(
     """Lay a road of `length_m` metres that starts at (lat, lon). The same arguments give the same road.
 
     `kind` is one of ROAD_LIMITS, or None to choose one that fits `urban` (0 wilderness, 1 city centre).
-    `hilliness` (0 to 1) sets the terrain. Raises ValueError for an unknown kind or a length that is not positive.
+    `hilliness` (0 to 1) sets the terrain. Raises ValueError for an unknown kind or a length that is not
+    positive.
     """
     if not length_m > 0.0 or not math.isfinite(length_m):
         raise ValueError(f"a road needs a positive length, not {length_m}")
@@ -197,7 +199,7 @@ def _choose_kind(draw: float, urban: float) -> str:
         return "urban street"
     if draw > 0.97 - 0.06 * (urban < 0.5):
         return "highway"
-    return "track" if draw > 0.90 - 0.04 * (urban < 0.3) else "rural road"
+    return "track" if draw > 0.86 - 0.05 * (urban < 0.3) else "rural road"
 
 
 def _lay_curves(

@@ -1,0 +1,53 @@
+"""The `geo` command. Exit codes: 0 ok, 1 failed, 2 usage; errors are one sentence and the next command."""
+
+import os
+import sys
+
+import typer
+
+from env_service.errors import GeoError
+
+app = typer.Typer(
+    name="geo",
+    help="A GeoGuessr-like RL environment as an asset graph: build it, serve it, sweep it, read the board.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _options(
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks instead of one sentence."),
+) -> None:
+    if debug:
+        os.environ["GEO_DEBUG"] = "1"
+
+
+def _register() -> None:
+    # Each command's module is light; what it needs is imported when it runs.
+    from geo_assets.cli import bench, build, doctor, report, serve, sweep, walkthrough
+
+    app.command("build")(build.build)
+    app.command("doctor")(doctor.doctor)
+    app.command("serve")(serve.serve)
+    app.command("sweep")(sweep.sweep)
+    app.command("report")(report.report)
+    app.command("walkthrough")(walkthrough.walkthrough)
+    app.command("bench")(bench.bench)
+
+
+def main() -> None:
+    """Entry point of `geo`."""
+    _register()
+    try:
+        app()
+    except GeoError as error:
+        if os.environ.get("GEO_DEBUG"):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted: what was made so far is kept; run the same command again", file=sys.stderr)
+        sys.exit(130)

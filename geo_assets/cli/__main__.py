@@ -1,0 +1,5 @@
+"""`python -m geo_assets.cli` is `geo`."""
+
+from geo_assets.cli import main
+
+main()

@@ -1,0 +1,154 @@
+"""`geo build`: materialize assets and everything they are made from, saying all the way how far it is.
+
+The same run that `dagster asset materialize --select '*NAME'` makes, in the same instance; only what is
+printed differs: one line per step and per sign of progress, instead of Dagster's debug log.
+"""
+
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from env_service.errors import GeoError
+
+if TYPE_CHECKING:
+    import dagster as dg
+    from dagster import DagsterInstance
+
+POLL_S = 0.4
+
+
+def build(
+    names: list[str] = typer.Argument(help="Assets to build, e.g. board_table."),  # noqa: B008
+    only: bool = typer.Option(False, "--only", help="Just these; not what they are made from."),
+) -> None:
+    """Build assets and all that they are made from, with progress."""
+    import dagster as dg
+    from dagster import DagsterInstance
+
+    from geo_assets.definitions import load_stage
+
+    stage = load_stage()
+    home = Path(os.environ.get("DAGSTER_HOME") or stage.settings.home / "dagster")
+    prepare_dagster_home(home)
+    job = dg.reconstructable(whole_graph_job)
+    graph = job.get_definition().asset_layer.asset_graph
+    known = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    for name in names:
+        if name not in known:
+            raise GeoError(f"There is no asset {name!r}", f"Known: {', '.join(sorted(known))}")
+    selection = dg.AssetSelection.assets(*names)
+    keys = sorted((selection if only else selection.upstream()).resolve(graph))
+    began = time.monotonic()
+    with DagsterInstance.from_config(str(home)) as instance:
+        token = uuid.uuid4().hex
+        watcher = _Watcher(instance, token, len(keys))
+        watcher.start()
+        try:
+            result = dg.execute_job(
+                job, instance, asset_selection=keys, tags={"geo/build": token}, raise_on_error=False
+            )
+        finally:
+            watcher.finish()
+    if not result.success:
+        raise GeoError(
+            f"{watcher.failed} of {len(keys)} assets failed or were skipped",
+            "What was built is kept; mend the cause named above and run the same command again",
+        )
+    print(f"{len(keys)} assets built in {time.monotonic() - began:.0f} s under {stage.settings.home}")
+
+
+def whole_graph_job() -> "dg.JobDefinition":
+    """Dagster's implicit job over every asset, remade in each process that runs a step."""
+    from geo_assets.definitions import build_definitions, load_stage
+
+    return build_definitions(load_stage()).resolve_implicit_global_asset_job_def()
+
+
+def prepare_dagster_home(home: Path) -> None:
+    """Make the folder of the Dagster instance, with the project's `dagster.yaml` in it."""
+    from geo_assets.config.settings import REPOSITORY
+
+    home.mkdir(parents=True, exist_ok=True)
+    config = home / "dagster.yaml"
+    if not config.exists() and (REPOSITORY / "dagster.yaml").exists():
+        config.symlink_to(REPOSITORY / "dagster.yaml")
+    os.environ["DAGSTER_HOME"] = str(home)
+
+
+class _Watcher(threading.Thread):
+    """Prints the run's events as they come; steps write them from processes of their own."""
+
+    def __init__(self, instance: "DagsterInstance", token: str, total: int) -> None:
+        super().__init__(daemon=True)
+        self._instance, self._token, self._total = instance, token, total
+        self._cursor: str | None = None
+        self._run_id = ""
+        self._stop = threading.Event()
+        self._began = time.monotonic()
+        self._started: dict[str, float] = {}
+        self.done = 0
+
+    @property
+    def failed(self) -> int:
+        return self._total - self.done
+
+    def run(self) -> None:
+        while not self._stop.is_set():
+            self._read()
+            self._stop.wait(POLL_S)
+
+    def finish(self) -> None:
+        self._stop.set()
+        self.join()
+        self._read()
+
+    def _read(self) -> None:
+        from dagster import RunsFilter
+
+        if not self._run_id:
+            runs = self._instance.get_run_records(RunsFilter(tags={"geo/build": self._token}), limit=1)
+            if not runs:
+                return
+            self._run_id = runs[0].dagster_run.run_id
+        while True:
+            page = self._instance.get_records_for_run(self._run_id, cursor=self._cursor, limit=200)
+            self._cursor = page.cursor
+            for record in page.records:
+                self._show(record.event_log_entry)
+            if not page.has_more:
+                return
+
+    def _show(self, entry: object) -> None:
+        from dagster import DagsterEventType, EventLogEntry
+
+        assert isinstance(entry, EventLogEntry)
+        event = entry.dagster_event
+        step = (entry.step_key or "").replace("_and_", ", ")
+        if event is None:
+            if entry.level >= 20 and entry.user_message:
+                self._say(step, entry.user_message)
+            return
+        kind = event.event_type
+        if kind == DagsterEventType.STEP_START:
+            self._started[entry.step_key or ""] = entry.timestamp
+        elif kind == DagsterEventType.ASSET_MATERIALIZATION:
+            self.done += 1
+            took = entry.timestamp - self._started.get(entry.step_key or "", entry.timestamp)
+            name = event.asset_key.to_user_string() if event.asset_key else step
+            self._say(name, f"done in {took:.1f} s ({self.done} of {self._total})")
+        elif kind == DagsterEventType.ASSET_CHECK_EVALUATION:
+            check = event.asset_check_evaluation_data
+            if not check.passed:
+                self._say(step, f"check {check.check_name} FAILED")
+        elif kind == DagsterEventType.STEP_FAILURE:
+            data = event.step_failure_data
+            said = data.user_failure_data.description if data.user_failure_data else ""
+            self._say(step, f"FAILED: {said or (data.error.message if data.error else 'unknown')}".strip())
+
+    def _say(self, who: str, what: str) -> None:
+        print(f"[{time.monotonic() - self._began:6.1f} s] {who}: {what}", flush=True)

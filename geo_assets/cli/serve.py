@@ -1,0 +1,38 @@
+"""`geo serve`: the environment over any task file, on loopback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+
+
+def serve(
+    tasks: Path | None = typer.Option(None, help="Task file, JSON lines; default: the built eval split."),
+    panos: str | None = typer.Option(None, help="Folder or URL with <image_id>.jpg; default: the mirror."),
+    port: int = typer.Option(8000, min=0, max=65535, help="0 takes a free one."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    split: str = typer.Option("eval", help="What the file's split is called."),
+    mode: str = typer.Option("simulation", help="simulation, or production (tools only)."),
+    max_concurrent: int = typer.Option(16, min=1, help="Sessions at once."),
+    assign: str = typer.Option("sequential", help="Task of an MCP session: sequential, random or fixed:N."),
+) -> None:
+    """Serve the environment over a task file."""
+    from geo_assets.config.settings import load_settings
+    from geo_assets.lineage.folders import require
+
+    if tasks is None:
+        settings = load_settings()
+        built = require(settings.home, "eval_split", "geo serve")
+        tasks = built.path / "tasks.jsonl"
+        panos = panos or settings.store_url
+    command = [sys.executable, "-m", "env_service.server", "--tasks", str(tasks)]
+    command += ["--panos", panos or str(tasks.parent), "--split", split, "--mode", mode]
+    command += ["--host", host, "--port", str(port), "--max-concurrent", str(max_concurrent)]
+    command += ["--assign", assign]
+    process = subprocess.Popen(command)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        code = process.wait()
+    raise typer.Exit(max(code, 0))

@@ -1,0 +1,68 @@
+"""The one place where the asset graph is put together, for the profile that the environment names."""
+
+import os
+
+import dagster as dg
+
+from geo_assets.config.settings import load_settings, stage_specs
+from geo_assets.data.candidate_sequences import candidate_sequences
+from geo_assets.data.coverage_tiles import coverage_tiles
+from geo_assets.data.data_source_probe import data_source_probe
+from geo_assets.data.eval_mirror import eval_mirror
+from geo_assets.data.mirrored_panoramas import mirrored_panoramas
+from geo_assets.data.task_pool import task_pool
+from geo_assets.data.task_split import task_split
+from geo_assets.data.train_mirror import train_mirror
+from geo_assets.environment.deployment_local import deployment_local
+from geo_assets.environment.eval_environment import eval_environment
+from geo_assets.environment.train_environment import train_environment
+from geo_assets.lineage.assets import Stage
+from geo_assets.reports.board_table import board_table_asset
+from geo_assets.reports.paired_gains import paired_gains_asset
+from geo_assets.sweeps.factory import sweep_assets
+
+
+def load_stage() -> Stage:
+    """The profile that `GEO_PROFILE` and `GEO_HOME` name.
+
+    Raises:
+        GeoError: a variable is wrong.
+    """
+    settings = load_settings()
+    return Stage(settings, stage_specs(settings.profile))
+
+
+def build_definitions(stage: Stage) -> dg.Definitions:
+    """All assets of one profile, run two to a few at a time in processes of their own."""
+    declared = [
+        data_source_probe,
+        coverage_tiles,
+        candidate_sequences,
+        task_pool,
+        mirrored_panoramas,
+        task_split,
+        eval_mirror,
+        train_mirror,
+        eval_environment,
+        train_environment,
+        deployment_local,
+        *sweep_assets(stage),
+        board_table_asset(stage),
+        paired_gains_asset(stage),
+    ]
+    return dg.Definitions(
+        assets=[asset.definition(stage) for asset in declared],
+        executor=dg.multiprocess_executor.configured(
+            {
+                "max_concurrent": max(2, os.cpu_count() or 2),
+                # A server that has imported the definitions once forks each step from itself.
+                "start_method": {"forkserver": {"preload_modules": ["geo_assets.definitions"]}},
+            }
+        ),
+    )
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """What `dagster` and `dg` load."""
+    return build_definitions(load_stage())
