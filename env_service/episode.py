@@ -5,13 +5,11 @@ entirely, so a call that fails half way (a missing picture, a full disk) leaves 
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from env_service.geodesy import haversine_km, wrap_degrees
-from env_service.models import Direction, Pin
-from env_service.tasks import Frame
+from env_service.geodesy import wrap_degrees
+from env_service.models import Pin
 
 Outcome = Literal["guess", "parse_failure", "no_guess"]
 
@@ -31,13 +29,20 @@ class Pose:
 
 @dataclass(frozen=True)
 class Guess:
-    """A committed position. `how` says where the coordinates came from: "fields", or the form found in a reply."""
+    """A committed position.
+
+    Attributes:
+        country: what the agent named, unchecked.
+        country_code: ISO code of the country whose polygon holds the position; None at sea.
+        how: where the coordinates came from: "fields", or the form found in a reply.
+    """
 
     lat: float
     lon: float
     country: str | None = None
     confidence: float | None = None
     how: str = "fields"
+    country_code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -139,24 +144,3 @@ class Episode:
         """End without a guess if the last turn is spent."""
         spent = len(self.calls) >= self.max_turns
         return replace(self, outcome="no_guess") if spent and not self.over else self
-
-
-def walk(frames: Sequence[Frame], start: int, direction: Direction, meters: float) -> tuple[int, float]:
-    """Follow the captured frames as far as `meters` asks.
-
-    Spacing varies from 3 to 57 m between drives, so the walk stops at the frame whose distance along the drive
-    comes closest to what was asked, at least one frame on, and at the last frame of the window.
-
-    Returns:
-        Index of the frame reached, and the metres really travelled, to a tenth of a metre (a finer figure would
-        carry the position of the frames). At a dead end: `start` and 0.0.
-    """
-    step = 1 if direction == "forward" else -1
-    reached, travelled = start, 0.0
-    while 0 <= (ahead := reached + step) < len(frames):
-        here, there = frames[reached], frames[ahead]
-        further = travelled + 1000.0 * haversine_km(here.lat, here.lon, there.lat, there.lon)
-        if reached != start and abs(further - meters) >= abs(travelled - meters):
-            break
-        reached, travelled = ahead, further
-    return reached, round(travelled, 1)

@@ -151,7 +151,7 @@ def _says_dense(body: bytes) -> bool:
 
 
 def _error_object(answer: Answer) -> dict[str, Any] | None:
-    if not answer.body.lstrip()[:1] == b"{" or b'"error"' not in answer.body[: 1 << 16]:
+    if answer.body.lstrip()[:1] != b"{" or b'"error"' not in answer.body[: 1 << 16]:
         return None
     try:
         parsed = json.loads(answer.body)

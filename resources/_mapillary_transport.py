@@ -72,7 +72,7 @@ class QueryToken(AuthBase):
         self.secret = secret
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.prepare_url(request.url, {"access_token": self.secret.reveal()})
+        request.prepare_url(request.url or "", {"access_token": self.secret.reveal()})
         return request
 
 
@@ -124,21 +124,13 @@ class Transport:
     """Sessions (one per thread), timeouts and reading.
 
     Args:
-        connect_timeout_s, read_timeout_s: per connection and per silent gap.
-        total_timeout_s: for one whole answer, so that a drip does not hold a worker for ever.
-        redact: cleans a text before it may become part of an error.
+        timeout_s: longest silence within an answer; a connection gets at most 10 s of it, and one whole answer
+            ten times as long, so that a drip does not hold a worker for ever.
     """
 
-    def __init__(
-        self,
-        connect_timeout_s: float,
-        read_timeout_s: float,
-        total_timeout_s: float,
-        redact: Callable[[str], str],
-    ) -> None:
-        self._timeouts = (connect_timeout_s, read_timeout_s)
-        self._total_timeout_s = total_timeout_s
-        self._redact = redact
+    def __init__(self, timeout_s: float) -> None:
+        self._timeouts = (min(10.0, timeout_s), timeout_s)
+        self._total_timeout_s = 10.0 * timeout_s
         self._local = threading.local()
         self._sessions: weakref.WeakSet[requests.Session] = weakref.WeakSet()
         _redact_connection_log()

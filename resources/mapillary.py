@@ -15,32 +15,22 @@ and in the query to the tile server, and nowhere else: not into errors, logs, re
 Left out: paging through `/images` (boxes are split instead), and every endpoint the harvest does not use.
 """
 
-import logging
-import random
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from threading import Lock
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import tenacity
-from requests.auth import AuthBase
-
 from env_service.errors import GeoError
 from resources._mapillary_answers import (
-    TOKEN_FIX,
     Answer,
-    Kind,
-    fault_in,
     graph_content,
     listed,
     object_id,
     picture_content,
     tile_content,
 )
-from resources._mapillary_transport import HeaderToken, NoToken, QueryToken, RequestLimiter, Secret, Transport
+from resources._mapillary_asking import Asker, Patience
+from resources._mapillary_transport import RequestLimiter, Secret, Transport
 from resources.mapillary_errors import (
     DenseBox,
     LinkExpired,
@@ -66,7 +56,6 @@ __all__ = [
     "UnexpectedAnswer",
 ]
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 Entity = dict[str, Any]
 
@@ -99,7 +88,6 @@ SEARCH_AREA_DEG2 = 0.01
 LARGEST_BOX_DEG = 0.5
 SMALLEST_BOX_DEG = 2e-6
 BATCH = 50
-GRAPH_BYTES, TILE_BYTES, PICTURE_BYTES = 64 << 20, 256 << 20, 128 << 20
 
 
 class MapillaryClient:
@@ -133,9 +121,8 @@ class MapillaryClient:
         limiter: RequestLimiter | None = None,
     ) -> None:
         self.base_url, self.tiles_url = base_url.rstrip("/"), tiles_url.rstrip("/")
-        self._token = Secret(token.strip())
-        self._requests_per_minute = requests_per_minute
-        self._options = {
+        self._settings: dict[str, Any] = {
+            "requests_per_minute": requests_per_minute,
             "timeout_s": timeout_s,
             "attempts": attempts,
             "backoff_s": backoff_s,
@@ -143,26 +130,19 @@ class MapillaryClient:
             "longest_wait_s": longest_wait_s,
         }
         self._limiter = limiter or RequestLimiter(requests_per_minute)
-        self._transport = Transport(min(10.0, timeout_s), timeout_s, 10.0 * timeout_s, self._token.redact)
-        self._counts: Counter[str] = Counter()
-        self._counts_lock = Lock()
+        patience = Patience(attempts, backoff_s, backoff_max_s, longest_wait_s)
+        self._asker = Asker(Secret(token.strip()), self._limiter, Transport(timeout_s), patience)
 
     def __repr__(self) -> str:
-        return f"MapillaryClient({self.base_url!r}, {self.tiles_url!r}, token={self._token!r})"
+        return f"MapillaryClient({self.base_url!r}, {self.tiles_url!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
         # A pickle may end in a file or a queue. The copy works, but has no token until it is given one.
-        settings = {"requests_per_minute": self._requests_per_minute, **self._options}
-        return _restored, (self.base_url, self.tiles_url, settings)
+        return _restored, (self.base_url, self.tiles_url, self._settings)
 
     def with_token(self, token: str) -> "MapillaryClient":
         """The same client with a token: what an unpickled one needs before it can ask anything."""
-        return MapillaryClient(
-            self.base_url, self.tiles_url, token, limiter=self._limiter, **self._settings()
-        )
-
-    def _settings(self) -> dict[str, Any]:
-        return {"requests_per_minute": self._requests_per_minute, **self._options}
+        return MapillaryClient(self.base_url, self.tiles_url, token, limiter=self._limiter, **self._settings)
 
     def __enter__(self) -> "MapillaryClient":
         return self
@@ -174,13 +154,12 @@ class MapillaryClient:
 
     def close(self) -> None:
         """Close all connections."""
-        self._transport.close()
+        self._asker.transport.close()
 
     @property
     def counts(self) -> dict[str, int]:
         """Requests so far: `requests` in all, `retries` among them, and one figure per kind of fault."""
-        with self._counts_lock:
-            return dict(self._counts)
+        return self._asker.counts
 
     # --- what can be asked ------------------------------------------------------------------------------
 
@@ -193,7 +172,7 @@ class MapillaryClient:
         what = f"tile {z}/{x}/{y}"
         url = self.tiles_url + TILE_PATH.format(z=z, x=x, y=y)
         try:
-            return self._ask("tile", url, {}, what, TILE_BYTES, tile_content)
+            return self._asker.ask("tile", url, {}, what, tile_content)
         except NotFound:
             return b""
 
@@ -235,7 +214,7 @@ class MapillaryClient:
         Raises:
             TokenRefused, RateLimited, ServiceUnavailable, UnexpectedAnswer: see `mapillary_errors`.
         """
-        wanted = list(dict.fromkeys(map(str, image_ids)))
+        wanted = [image_id for image_id in dict.fromkeys(map(str, image_ids)) if _possible(image_id)]
         found: dict[str, Entity] = {}
         for start in range(0, len(wanted), BATCH):
             self._fetch_batch(wanted[start : start + BATCH], fields, found)
@@ -296,7 +275,7 @@ class MapillaryClient:
         """
         # The query of a link is its signature: errors name the rest.
         what = f"picture {urlsplit(url).path.rsplit('/', 1)[-1] or 'without a name'}"
-        return self._ask("picture", url, {}, what, PICTURE_BYTES, picture_content)
+        return self._asker.ask("picture", url, {}, what, picture_content)
 
     def picture(self, image_id: str, *, original: bool = False) -> bytes:
         """JPEG of an image, 2048 px wide or as captured; its link is resolved now, and again once if over.
@@ -309,7 +288,7 @@ class MapillaryClient:
         try:
             return self.download(self.picture_url(image_id, original=original))
         except LinkExpired:
-            self._count("links resolved again")
+            self._asker.count("links resolved again")
         return self.download(self.picture_url(image_id, original=original))
 
     def picture_url(self, image_id: str, *, original: bool = False) -> str:
@@ -328,7 +307,7 @@ class MapillaryClient:
     # --- how it is asked --------------------------------------------------------------------------------
 
     def _fetch_batch(self, ids: list[str], fields: Sequence[str], found: dict[str, Entity]) -> None:
-        query = {"image_ids": ",".join(map(_safe, ids)), "fields": _fields(fields)}
+        query = {"image_ids": ",".join(ids), "fields": _fields(fields)}
         try:
             rows = self._graph("/images", query, f"{len(ids)} images from {ids[0]} on", listed)
         except DenseBox:
@@ -355,7 +334,7 @@ class MapillaryClient:
         try:
             rows = self._graph("/images", query, f"the images in box {corners}", listed)
         except DenseBox:
-            self._count("boxes split")
+            self._asker.count("boxes split")
             if smallest:
                 raise
             return None
@@ -364,70 +343,7 @@ class MapillaryClient:
         return rows
 
     def _graph(self, path: str, params: dict[str, str], what: str, read: Callable[[Answer, str], T]) -> T:
-        return self._ask("graph", self.base_url + path, params, what, GRAPH_BYTES, read)
-
-    def _ask(
-        self,
-        kind: Kind,
-        url: str,
-        params: dict[str, str],
-        what: str,
-        max_bytes: int,
-        read: Callable[[Answer, str], T],
-    ) -> T:
-        """Ask until there is content, a fault that stays, or no attempt left."""
-        if kind != "picture" and not self._token:
-            raise TokenRefused(f"There is no Mapillary access token to ask for {what}", TOKEN_FIX)
-        auth: AuthBase = NoToken()
-        if kind != "picture":
-            auth = HeaderToken(self._token) if kind == "graph" else QueryToken(self._token)
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self._worth_retrying),
-            stop=tenacity.stop_after_attempt(int(self._options["attempts"])),
-            wait=self._pause,
-            before_sleep=self._note_retry,
-            sleep=time.sleep,
-            reraise=True,
-        )
-
-        def once() -> T:
-            if kind != "picture":
-                self._limiter.wait()
-            self._count("requests")
-            answer = self._transport.get(url, params, auth, what, max_bytes)
-            fault = fault_in(answer, kind, what, self._token.redact)
-            if fault is not None:
-                raise fault
-            return read(answer, what)
-
-        return retrying(once)
-
-    def _worth_retrying(self, error: BaseException) -> bool:
-        if not isinstance(error, MapillaryError):
-            return False
-        self._count(type(error).__name__)
-        wait = error.retry_after_s or 0.0
-        if isinstance(error, RateLimited) and wait <= self._options["longest_wait_s"]:
-            self._limiter.hold(wait)
-        return error.transient and wait <= self._options["longest_wait_s"]
-
-    def _pause(self, state: tenacity.RetryCallState) -> float:
-        """Exponential backoff, half of it jitter, and never less than the service asked for."""
-        error = state.outcome.exception() if state.outcome else None
-        backoff = min(
-            self._options["backoff_max_s"], self._options["backoff_s"] * 2.0 ** (state.attempt_number - 1)
-        )
-        asked = error.retry_after_s if isinstance(error, MapillaryError) else None
-        return (asked or 0.0) + backoff * random.uniform(0.5, 1.0)
-
-    def _note_retry(self, state: tenacity.RetryCallState) -> None:
-        self._count("retries")
-        error = state.outcome.exception() if state.outcome else None
-        log.info("try %d again in %.1f s: %s", state.attempt_number, state.upcoming_sleep, error)
-
-    def _count(self, what: str) -> None:
-        with self._counts_lock:
-            self._counts[what] += 1
+        return self._asker.ask("graph", self.base_url + path, params, what, read)
 
 
 def _restored(base_url: str, tiles_url: str, settings: Mapping[str, Any]) -> MapillaryClient:
@@ -438,16 +354,19 @@ def _fields(fields: Sequence[str]) -> str:
     return ",".join(fields)
 
 
+def _possible(image_id: str) -> bool:
+    return image_id.isascii() and image_id.isdigit()
+
+
 def _safe(image_id: str) -> str:
-    """An image id fit for a path and a comma-separated list; ids are digits upstream.
+    """An image id fit for a path; ids are digits upstream.
 
     Raises:
         NotFound: no image can have that id.
     """
-    text = str(image_id)
-    if not text.isascii() or not text.isdigit():
-        raise NotFound(f"Mapillary has no image {text[:80]!r}: image ids are digits")
-    return text
+    if not _possible(str(image_id)):
+        raise NotFound(f"Mapillary has no image {str(image_id)[:80]!r}: image ids are digits")
+    return str(image_id)
 
 
 def _quarters(box: tuple[float, float, float, float]) -> list[tuple[float, float, float, float]]:

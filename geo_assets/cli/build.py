@@ -4,6 +4,7 @@ The same run that `dagster asset materialize --select '*NAME'` makes, in the sam
 printed differs: one line per step and per sign of progress, instead of Dagster's debug log.
 """
 
+import logging
 import os
 import threading
 import time
@@ -23,7 +24,7 @@ POLL_S = 0.4
 
 
 def build(
-    names: list[str] = typer.Argument(help="Assets to build, e.g. board_table."),  # noqa: B008
+    names: list[str] = typer.Argument(help="Assets to build, e.g. board_table."),
     only: bool = typer.Option(False, "--only", help="Just these; not what they are made from."),
 ) -> None:
     """Build assets and all that they are made from, with progress."""
@@ -130,7 +131,7 @@ class _Watcher(threading.Thread):
         event = entry.dagster_event
         step = (entry.step_key or "").replace("_and_", ", ")
         if event is None:
-            if entry.level >= 20 and entry.user_message:
+            if int(entry.level) >= logging.INFO and entry.user_message:
                 self._say(step, entry.user_message)
             return
         kind = event.event_type

@@ -26,7 +26,7 @@ def unit(*keys: int) -> float:
 
 
 def unit_table(seed: int, salt: int, slots: NDArray[np.int64], draws: int) -> NDArray[np.float64]:
-    """For every slot `draws` numbers in [0, 1): shape (len(slots), draws). Equals unit(seed, salt, slot, j)."""
+    """For every slot `draws` numbers in [0, 1), shape (len(slots), draws): unit(seed, salt, slot, j)."""
     state = np.full((len(slots), draws), _GOLDEN, dtype=np.uint64)
     columns = (
         np.uint64(seed & _MASK),

@@ -130,8 +130,8 @@ def hilliness_at(lat: float, lon: float) -> float:
 class Climate:
     """What grows and lies at a place in a month.
 
-    `arid`, `wet`, `red`, `snow`, `hills` in [0, 1]; `mean_c` and `now_c` temperatures in degrees Celsius (year,
-    month); colours for tree leaves, grass and bare soil.
+    `arid`, `wet`, `red`, `snow`, `hills` in [0, 1]; `mean_c` and `now_c` temperatures in degrees Celsius
+    (of the year, of the month); colours for tree leaves, grass and bare soil.
     """
 
     arid: float

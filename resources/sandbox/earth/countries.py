@@ -1,7 +1,7 @@
 """Traits of every country: from the table where it has a row, else mixed from rows of its region.
 
-A country without a row borrows groups of traits (lines, buildings, furniture) from different neighbours, chosen
-by its code, so that it looks like its region without being the copy of one neighbour.
+A country without a row borrows groups of traits (lines, buildings, furniture) from different neighbours,
+chosen by its code, so that it looks like its region without being the copy of one neighbour.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def traits(code: str) -> CountryTraits:
     return CountryTraits(
         code=code,
         region=regions_by_code().get(code, ""),
-        drives_left=code in LEFT_DRIVING,
-        centre=_line(row["centre"]),
+        drives_left=code in LEFT_DRIVING.split(),
+        centre=_line(row["mid"]),
         edge=_line(row["edge"]),
         dash_m=float(dash),
         gap_m=float(gap),
@@ -107,7 +107,7 @@ def traits(code: str) -> CountryTraits:
         unpaved_share=float(row["dirt"]),
         fence=row["fence"],
         flag=row["flag"],
-        phone=row["phone"],
+        phone=row["tel"],
         domain=".uk" if code == "GB" else "." + code.lower(),
         asphalt_tint=_tint(code, 901, 9.0),
         paving_tint=_tint(code, 902, 15.0),
@@ -134,7 +134,7 @@ def _borrowed_row(code: str) -> dict[str, str]:
     donors = [rows[donor] for donor in codes if donor in rows] or list(rows.values())
     key = text_key(code)
     groups = {
-        1: ("centre", "edge", "dash", "warn", "dir", "kerb", "post"),
+        1: ("mid", "edge", "dash", "warn", "dir", "kerb", "post"),
         2: ("wall", "roof", "fence"),
         3: ("pole", "gap", "dirt", "plate"),
         4: ("script", "tongue"),
@@ -145,7 +145,7 @@ def _borrowed_row(code: str) -> dict[str, str]:
         row.update({column: donor[column] for column in columns})
     row["script"] = SCRIPT_OVERRIDES.get(code, row["script"])
     row["flag"] = _invented_flag(key)
-    row["phone"] = str(200 + int(unit(key, 6) * 790))
+    row["tel"] = str(200 + int(unit(key, 6) * 790))
     return row
 
 

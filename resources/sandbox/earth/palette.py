@@ -18,7 +18,7 @@ PAINT: dict[str, Colour] = {
     "P": (140, 40, 60),
     "D": (20, 40, 110),
 }
-"""Paint by letter: white, yellow, red, orange, blue, green, black, grey, brown, light blue, purple, dark blue."""
+"""Paint by letter; g is grey, b brown, L light blue, P purple, D dark blue."""
 
 WALLS: dict[str, tuple[Colour, ...]] = {
     "falu": ((152, 40, 32), (160, 52, 38), (238, 232, 220), (226, 180, 84), (150, 44, 36)),

@@ -35,6 +35,20 @@ class Relief:
             total += amplitude * (np.sin(kx * x + ky * y + phase) - np.sin(phase))
         return total
 
+    def height32(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
+        """`height` in single precision, for the many points of a picture."""
+        total = np.full(x.shape, -np.sum(self.amplitude_m * np.sin(self.phase)), dtype=np.float32)
+        for kx, ky, phase, amplitude in zip(
+            self.wave_x, self.wave_y, self.phase, self.amplitude_m, strict=True
+        ):
+            wave = x * np.float32(kx)
+            wave += y * np.float32(ky)
+            wave += np.float32(phase)
+            np.sin(wave, out=wave)
+            wave *= np.float32(amplitude)
+            total += wave
+        return total
+
 
 def relief_slope(hilliness: float) -> float:
     """Root-mean-square slope of the terrain (rise over run) for a hilliness in [0, 1]."""

@@ -56,7 +56,7 @@ class RoadPoint(NamedTuple):
 
 
 class RoadSamples(NamedTuple):
-    """The centreline at many places, arrays of one length: heading in radians (unwrapped), curvature in 1/m."""
+    """The centreline at many places: heading in radians (unwrapped), curvature in 1/m, the rest in metres."""
 
     s: FloatArray
     x: FloatArray
@@ -171,7 +171,7 @@ def trace_road(
     if chosen not in ROAD_LIMITS:
         raise ValueError(f"unknown kind of road {chosen!r}; known: {', '.join(ROAD_LIMITS)}")
     limits = ROAD_LIMITS[chosen]
-    s = np.arange(0.0, math.ceil(length_m / STEP_M) * STEP_M + STEP_M / 2, STEP_M)
+    s: FloatArray = STEP_M * np.arange(math.ceil(length_m / STEP_M) + 1, dtype=np.float64)
     curvature, heading = _lay_curves(rng, limits, s, hilliness)
     middle = (heading[1:] + heading[:-1]) / 2.0
     x = np.concatenate([[0.0], np.cumsum(np.sin(middle) * STEP_M)])

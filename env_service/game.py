@@ -1,0 +1,128 @@
+"""What sessions share and an operator sets: splits, rules, and which task a reset means.
+
+Loaded once per process and never changed. Not here: loading (the server does it) and play (see `environment`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from env_service import __version__
+from env_service.errors import GeoError
+from env_service.geography import Geography
+from env_service.imagery import ImageryBackend
+from env_service.models import Mode
+from env_service.scoring import GAME, Curve
+from env_service.tasks import Task
+
+MODE_OFFERS: dict[Mode, frozenset[str]] = {
+    "agentic": frozenset({"look", "zoom", "move", "map"}),
+    "nmpz": frozenset({"map"}),
+    "single_shot": frozenset(),
+}
+"""Capabilities a mode leaves to its tools. The guess needs none, so an episode can end in every mode."""
+
+Credit = Literal["none", "partial", "country_only"]
+
+
+class Refusal(GeoError):
+    """A request refused before it changed anything; `code` names it on the wire."""
+
+    code = "REFUSED"
+
+
+class NotReset(Refusal):
+    """A step before the first reset."""
+
+    code = "NOT_RESET"
+
+
+class EpisodeOver(Refusal):
+    """A step after the end."""
+
+    code = "EPISODE_DONE"
+
+
+class BadSelection(Refusal):
+    """A reset that names no task."""
+
+    code = "BAD_SELECTION"
+
+
+class NoSuchSplit(BadSelection):
+    """A split this service does not hold."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Tasks of one split and where their pictures come from."""
+
+    tasks: Sequence[Task]
+    imagery: ImageryBackend
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an operator may change.
+
+    Attributes:
+        mode: which tools there are, see `MODE_OFFERS`.
+        max_turns: calls of an episode.
+        view_px: edge of every picture in pixels.
+        curve: formula of the reward; the game's own by default.
+        credit: "none"; "partial" adds to the score for the right country or region; "country_only" scores nothing
+            else.
+        environment_version: reported with every observation and state.
+    """
+
+    mode: Mode = "agentic"
+    max_turns: int = 12
+    view_px: int = 640
+    curve: Curve = GAME
+    credit: Credit = "none"
+    environment_version: str = __version__
+
+
+@dataclass(frozen=True)
+class Game:
+    """Everything sessions share: loaded once per process, never changed."""
+
+    splits: Mapping[str, Split]
+    geography: Geography
+    rules: Rules = field(default_factory=Rules)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Tasks of a split.
+
+        Raises:
+            NoSuchSplit: the service does not hold it.
+        """
+        if not isinstance(split, str) or split not in self.splits:
+            raise NoSuchSplit("there is no such split", f"This service holds: {', '.join(self.splits)}.")
+        return self.splits[split].tasks
+
+    @property
+    def default_split(self) -> str:
+        """The first split of the configuration."""
+        return next(iter(self.splits))
+
+    def address(self, split: str, index: object, seed: object) -> int:
+        """Which task a reset means.
+
+        Args:
+            split: a split the service holds.
+            index: an address, from 0; taken as it is, never wrapped.
+            seed: used without an index; any integer, modulo the number of tasks. Neither given means task 0.
+
+        Raises:
+            BadSelection: not an integer, or an index out of range.
+        """
+        count = len(self.tasks(split))
+        for value in (index, seed):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise BadSelection("index and seed are integers")
+        if isinstance(index, int):
+            if not 0 <= index < count:
+                raise BadSelection(f"index is out of range: split {split} has tasks 0 to {count - 1}")
+            return index
+        return seed % count if isinstance(seed, int) else 0
