@@ -1,28 +1,28 @@
 """The game: an agent at an unknown street corner looks, walks, pins candidates on a map and guesses once.
 
-`GeoGuessrEnvironment` is an OpenEnv environment. Its tools are the methods marked with `@tool`; `step` runs one of
-them by one path for every transport. Before the end an observation depends on the place through its picture and the
-capture month alone. Everything large is shared between sessions in one frozen `Game`; an instance holds the episode.
+`GeoGuessrEnvironment` is an OpenEnv environment. Its tools are the methods marked with `@tool`; `step` runs
+one of them by one path for every transport. Before the end an observation depends on the place through its
+picture and the capture month alone. Everything large is shared between sessions in one frozen `Game`; an
+instance holds the episode.
 """
 
-import base64
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-# OpenEnv's optional web page imports gradio, which costs seconds at start; OpenEnv does without it by itself when
-# the module cannot be imported.
+# OpenEnv's optional web page imports gradio, which costs seconds at start; OpenEnv does without it by itself
+# when the module cannot be imported.
 sys.modules.setdefault("openenv.core.env_server.web_interface", None)  # type: ignore[arg-type]
 
 # ruff: noqa: E402
-from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import EnvironmentMetadata
+from openenv.core.env_server.interfaces import Environment  # type: ignore[import-untyped]
+from openenv.core.env_server.types import EnvironmentMetadata  # type: ignore[import-untyped]
 
 from env_service.episode import INVALID, Episode, Guess, Pose, Result
 from env_service.game import MODE_OFFERS, BadSelection, EpisodeOver, Game, NotReset
-from env_service.geodesy import compass_point, haversine_km
+from env_service.geodesy import haversine_km
 from env_service.maps import render_map
 from env_service.models import (
     MAX_EPISODE_ID,
@@ -34,7 +34,6 @@ from env_service.models import (
     GeoObservation,
     GeoState,
     Heading,
-    ImageKind,
     Label,
     Latitude,
     Longitude,
@@ -45,33 +44,27 @@ from env_service.models import (
     Span,
     Turn,
 )
+from env_service.observing import Shown, facing, observe, prompt
 from env_service.parsing import ParseFailure, parse_guess
 from env_service.scoring import country_only, partial_credit, training_reward, training_score, verdict
 from env_service.tasks import Task
 from env_service.toolbox import InvalidAction, ToolSpec, listed, resolve, tool, tool_specs
 
 NAME = "geoguesser_env"
-DESCRIPTION = "Guess where on Earth a street-level panorama was taken: look, walk, pin candidates, commit once."
-
-@dataclass(frozen=True)
-class Shown:
-    """What a tool gives back: words, perhaps a picture, perhaps metres travelled."""
-
-    feedback: str
-    image: bytes = b""
-    kind: ImageKind = "none"
-    moved_meters: float = 0.0
+DESCRIPTION = (
+    "Guess where on Earth a street-level panorama was taken: look, walk, pin candidates, commit once."
+)
 
 
-class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
+class GeoGuessrEnvironment(Environment):  # type: ignore[misc]
     """One session's play.
 
-    A subclass that adds a method marked with `@tool` adds a tool to every surface; the method gets its checked
-    arguments and returns `Shown` or plain feedback.
+    A subclass that adds a method marked with `@tool` adds a tool to every surface; the method gets its
+    checked arguments and returns `Shown` or plain feedback.
 
     Args:
-        game: what all sessions share. Constructing an instance is trivial, because OpenEnv builds one for every
-            request to its discovery routes.
+        game: what all sessions share. Constructing an instance is trivial, because OpenEnv builds one for
+            every request to its discovery routes.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -117,9 +110,7 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
         if index is not None and task_index is not None and index != task_index:
             raise BadSelection("index and task_index are two names for one thing and differ", "Give one.")
         chosen = self.game.address(name, index if index is not None else task_index, seed)
-        if episode_id is not None and not (
-            isinstance(episode_id, str) and len(episode_id) <= MAX_EPISODE_ID
-        ):
+        if episode_id is not None and not (isinstance(episode_id, str) and len(episode_id) <= MAX_EPISODE_ID):
             raise BadSelection(f"episode_id is a string of at most {MAX_EPISODE_ID} characters")
         task = self.game.tasks(name)[chosen]
         episode = Episode(self.game.rules.max_turns, Pose(task.start_frame))
@@ -129,7 +120,9 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
         self._tools = self.offered(name, task)
         month = task.start.captured_at
         taken = f" Captured in {month}." if month else ""
-        return self._observe(Shown(f"{self._facing(episode.pose)}{taken}", image, "view"), prompt=self._prompt())
+        return self._observe(
+            Shown(f"{facing(episode.pose)}{taken}", image, "view"), prompt=prompt(self.tools)
+        )
 
     def step(
         self, action: GeoAction | Mapping[str, Any], timeout_s: float | None = None, **_: Any
@@ -247,7 +240,8 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
 
     @tool(op="move", cost=0.05, needs=("move",))
     def move(self, direction: Direction, meters: Meters = 10.0) -> Shown:
-        """Walk along the captured drive and see the view from there; there are only so many captured positions.
+        """Walk along the captured drive and see the view from there; there are only so many captured
+        positions.
 
         Args:
             direction: "forward" in the order of the drive, or "backward".
@@ -262,7 +256,7 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
         if walked.frame_index == episode.pose.frame_index:
             words = f"No captured position lies {direction}; you have not moved."
         else:
-            words = f"You moved {metres:g} m {direction}. {self._facing(self._episode.pose)}"
+            words = f"You moved {metres:g} m {direction}. {facing(self._episode.pose)}"
         return Shown(words, self._look(task, self._split, self._episode.pose), "view", metres)
 
     @tool(op="pin", cost=0.02, needs=("map",))
@@ -277,7 +271,8 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
         """
         there = self.game.geography.describe(lat, lon).text
         earlier = [
-            f"{haversine_km(pin.lat, pin.lon, lat, lon):.1f} km from pin {pin.index}" for pin in self._now.pins
+            f"{haversine_km(pin.lat, pin.lon, lat, lon):.1f} km from pin {pin.index}"
+            for pin in self._now.pins
         ]
         self._episode = self._now.pin(lat, lon, label, there)
         placed = f"Pin {self._episode.pins[-1].index}: {there}"
@@ -292,7 +287,9 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
             lon: Longitude of the middle in degrees, east positive.
             span_deg: Height of the map in degrees.
         """
-        return self._mapped(lat, lon, span_deg, f"Map around {lat:.4f}, {lon:.4f}, {span_deg:g} degrees high.")
+        return self._mapped(
+            lat, lon, span_deg, f"Map around {lat:.4f}, {lon:.4f}, {span_deg:g} degrees high."
+        )
 
     @tool(op="reverse_geocode", cost=0.01, needs=("map",))
     def reverse_geocode(self, lat: Latitude, lon: Longitude) -> Shown:
@@ -302,7 +299,9 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
             lat: Latitude in degrees, north positive.
             lon: Longitude in degrees, east positive.
         """
-        return Shown(self.game.geography.describe(lat, lon).text)
+        there = self.game.geography.describe(lat, lon)
+        names = [there.country.name, there.country.subregion] if there.country else ["Open sea"]
+        return Shown(f"{', '.join(dict.fromkeys(names))}; nearest city {there.nearest_city.name}.")
 
     @tool(op="list_pins", needs=("map",))
     def list_pins(self) -> Shown:
@@ -383,11 +382,21 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
     # ---- how a call is carried out
 
     def offered(self, split: str, task: Task) -> tuple[ToolSpec, ...]:
-        """Tools that mode, imagery and task can all serve, other forms included, in the order of definition."""
+        """Tools that mode, imagery and task can all serve, other forms included, in order of definition."""
         can = self.game.splits[split].imagery.abilities(task)
         able = {"map"} | {name for name in ("look", "zoom", "move") if getattr(can, name)}
         offers = able & MODE_OFFERS[self.game.rules.mode]
-        return tuple(spec for spec in tool_specs(type(self)) if spec.needs <= offers)
+        return tuple(spec for spec in self.specs() if spec.needs <= offers)
+
+    @classmethod
+    def specs(cls) -> tuple[ToolSpec, ...]:
+        """All tools of the class, other forms included."""
+        return tool_specs(cls)
+
+    @property
+    def last_call_valid(self) -> bool:
+        """Whether a tool answered the last call."""
+        return self._episode is None or self._episode.calls[-1:] != (INVALID,)
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -417,6 +426,9 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
             raise NotReset("there is no episode yet", "Reset first.")
         return self._task
 
+    def _observe(self, shown: Shown, prompt: str = "") -> GeoObservation:
+        return observe(self.game, self._split, self._playing, self._now, self._tools, shown, prompt)
+
     def _look(self, task: Task, split: str, pose: Pose) -> bytes:
         backend, px = self.game.splits[split].imagery, self.game.rules.view_px
         return backend.view(task, pose.frame_index, pose.heading_deg, pose.pitch_deg, pose.fov_deg, px)
@@ -426,19 +438,14 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
     ) -> Shown:
         self._episode = self._now.aim(heading_deg, pitch_deg, fov_deg)
         pose = self._episode.pose
-        return Shown(self._facing(pose), self._look(self._playing, self._split, pose), "view")
-
-    def _facing(self, pose: Pose) -> str:
-        heading = f"Facing {compass_point(pose.heading_deg)} ({pose.heading_deg:.0f}°)"
-        pitch = f", pitch {pose.pitch_deg:.0f}°" if pose.pitch_deg else ""
-        return f"{heading}{pitch}, field of view {pose.fov_deg:.0f}°."
+        return Shown(facing(pose), self._look(self._playing, self._split, pose), "view")
 
     def _mapped(self, lat: float, lon: float, span_deg: float, words: str) -> Shown:
         picture = render_map(lat, lon, span_deg, self._now.pins, self.game.rules.view_px)
         return Shown(words, picture, "map")
 
     def _commit(self, guess: Guess) -> Shown:
-        episode, task, rules = self._now, self._playing, self.game.rules
+        episode, task = self._now, self._playing
         distance = haversine_km(guess.lat, guess.lon, task.start.lat, task.start.lon)
         there = self.game.geography.country_at(guess.lat, guess.lon)
         guess = replace(guess, country_code=there.code if there else None)
@@ -458,87 +465,8 @@ class GeoGuessrEnvironment(Environment[Any, Any, GeoState]):
         there = geography.country_by_code(guess.country_code) if guess.country_code else None
         extra = 0.0
         if rules.credit == "partial":
-            extra = partial_credit(guess.country_code, true_code, there and there.subregion, true_region)
+            extra = partial_credit(
+                guess.country_code, true_code, there.subregion if there else None, true_region
+            )
         score = min(1.0, training_score(distance, rules.curve) + extra)
         return score, training_reward(distance, cost, rules.curve, extra)
-
-    # ---- what is shown
-
-    def _observe(self, shown: Shown, prompt: str = "") -> GeoObservation:
-        episode, task = self._now, self._playing
-        backend, pose = self.game.splits[self._split].imagery, episode.pose
-        walks = any("move" in spec.needs for spec in self._tools)
-        observation = GeoObservation(
-            done=episode.over,
-            reward=None if not episode.calls else episode.reward,
-            metadata={
-                "split": self._split,
-                "mode": self.game.rules.mode,
-                "frame_index": pose.frame_index,
-                "environment_version": self.game.rules.environment_version,
-            },
-            prompt=prompt,
-            image_base64=base64.b64encode(shown.image).decode("ascii"),
-            image_kind=shown.kind if shown.image else "none",
-            heading_deg=pose.heading_deg,
-            pitch_deg=pose.pitch_deg,
-            fov_deg=pose.fov_deg,
-            moved_meters=shown.moved_meters,
-            total_moved_meters=episode.moved_m,
-            can_move_forward=walks and backend.can_move(task, pose.frame_index, "forward"),
-            can_move_backward=walks and backend.can_move(task, pose.frame_index, "backward"),
-            available_tools=[spec.name for spec in self.tools],
-            steps_remaining=episode.turns_left,
-            pins=list(episode.pins),
-            feedback=shown.feedback,
-            captured_at=task.frames[pose.frame_index].captured_at,
-            action_cost=episode.cost,
-        )
-        return self._reveal(observation) if episode.over else observation
-
-    def _reveal(self, observation: GeoObservation) -> GeoObservation:
-        """Once nothing can be guessed any more: the truth, the credit and the account of the episode."""
-        episode, task, rules = self._now, self._playing, self.game.rules
-        result, guess = episode.result, episode.guess
-        if episode.outcome == "no_guess":
-            observation.feedback = f"{observation.feedback} That was the last turn: the episode is over without a guess."
-        else:
-            observation.parsed_ok = guess is not None
-        observation.distance_km = result.distance_km if result else None
-        observation.score = result.score if result else 0.0
-        observation.true_lat, observation.true_lon = task.start.lat, task.start.lon
-        observation.metadata |= {
-            "task_id": task.task_id,
-            "task_index": task.task_index,
-            "sequence_id": task.sequence_id,
-            "country": task.country,
-            "country_code": task.country_code,
-            "attribution": task.attribution,
-            "outcome": episode.outcome,
-            "guess": asdict(guess) if guess else None,
-            "parse_failure": episode.parse_fault or None,
-            "verdict": verdict(result.distance_km) if result else None,
-            "counts": episode.counts,
-            "curve": rules.curve.name if rules.credit == "none" else f"{rules.curve.name}+{rules.credit}",
-        }
-        return observation
-
-    def _prompt(self) -> str:
-        """The task in words. It names no number of turns: whoever runs the model states the budget, once."""
-        tools = {spec.name for spec in self.tools}
-        lines = [
-            "You are at an unknown place somewhere on Earth, in front of a street-level picture. Work out where it "
-            "was taken and commit to one guess of latitude and longitude.",
-        ]
-        if "look" in tools:
-            lines.append("The first picture faces true north; you may turn and zoom the camera.")
-        if "move" in tools:
-            lines.append("You may walk along the captured drive.")
-        if "place_pin" in tools:
-            lines.append(
-                "You may pin candidates and read maps: they tell you what is at a point, never how close it is to "
-                "the answer."
-            )
-        lines.append("Every call spends a turn, and most cost a little of the reward.")
-        lines.append("Finish with submit_guess before the turns run out: without a guess the episode earns nothing.")
-        return " ".join(lines)

@@ -1,7 +1,8 @@
 """One episode as a value: what a call changes, and nothing about how pictures or names are made.
 
-`Episode` is frozen; every rule returns a new one. The environment keeps the old value until a call has succeeded
-entirely, so a call that fails half way (a missing picture, a full disk) leaves no trace in count, cost or pose.
+`Episode` is frozen; every rule returns a new one. The environment keeps the old value until a call has
+succeeded entirely, so a call that fails half way (a missing picture, a full disk) leaves no trace in count,
+cost or pose.
 """
 
 from collections import Counter
@@ -123,7 +124,7 @@ class Episode:
         return replace(self, pose=pose, moved_m=round(self.moved_m + moved_m, 1))
 
     def pin(self, lat: float, lon: float, label: str, description: str) -> "Episode":
-        """Add a candidate. Numbers go on after `unpin`, so that a number means one place for a whole episode."""
+        """Add a candidate. Numbers go on after `unpin`: a number means one place for a whole episode."""
         number = self.pins_placed + 1
         placed = Pin(index=number, lat=lat, lon=lon, label=label, description=description)
         return replace(self, pins=(*self.pins, placed), pins_placed=number)

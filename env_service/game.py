@@ -1,6 +1,7 @@
 """What sessions share and an operator sets: splits, rules, and which task a reset means.
 
-Loaded once per process and never changed. Not here: loading (the server does it) and play (see `environment`).
+Loaded once per process and never changed. Not here: loading (the server does it) and play (see
+`environment`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +12,11 @@ from env_service import __version__
 from env_service.errors import GeoError
 from env_service.geography import Geography
 from env_service.imagery import ImageryBackend
+from env_service.maps import render_map
 from env_service.models import Mode
 from env_service.scoring import GAME, Curve
 from env_service.tasks import Task
+from env_service.views import PanoramaCache
 
 MODE_OFFERS: dict[Mode, frozenset[str]] = {
     "agentic": frozenset({"look", "zoom", "move", "map"}),
@@ -21,6 +24,9 @@ MODE_OFFERS: dict[Mode, frozenset[str]] = {
     "single_shot": frozenset(),
 }
 """Capabilities a mode leaves to its tools. The guess needs none, so an episode can end in every mode."""
+
+WARM_SPANS_DEG = (7.0, 60.0)
+"""One map at each level of detail, so that all outlines are read."""
 
 Credit = Literal["none", "partial", "country_only"]
 
@@ -70,8 +76,8 @@ class Rules:
         max_turns: calls of an episode.
         view_px: edge of every picture in pixels.
         curve: formula of the reward; the game's own by default.
-        credit: "none"; "partial" adds to the score for the right country or region; "country_only" scores nothing
-            else.
+        credit: "none"; "partial" adds to the score for the right country or region; "country_only" scores
+            nothing else.
         environment_version: reported with every observation and state.
     """
 
@@ -82,6 +88,11 @@ class Rules:
     credit: Credit = "none"
     environment_version: str = __version__
 
+    @property
+    def reward_name(self) -> str:
+        """Name stored beside every reward under these rules."""
+        return self.curve.name if self.credit == "none" else f"{self.curve.name}+{self.credit}"
+
 
 @dataclass(frozen=True)
 class Game:
@@ -90,6 +101,13 @@ class Game:
     splits: Mapping[str, Split]
     geography: Geography
     rules: Rules = field(default_factory=Rules)
+    cache: PanoramaCache | None = None
+
+    def warm(self) -> None:
+        """Load what geography and maps load on first use, so that no session waits for it."""
+        self.geography.describe(0.0, 0.0)
+        for span_deg in WARM_SPANS_DEG:
+            render_map(0.0, 0.0, span_deg)
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Tasks of a split.

@@ -1,8 +1,8 @@
 """What travels between an agent and the environment: one flat action, one observation, one state.
 
-Plain Pydantic, so that a client (a GPU job, a notebook) needs neither the server nor OpenEnv. The argument types
-below are also the annotations of the environment's tools: a bound written here is the bound in `/schema`, over
-`/ws` and over MCP.
+Plain Pydantic, so that a client (a GPU job, a notebook) needs neither the server nor OpenEnv. The argument
+types below are also the annotations of the environment's tools: a bound written here is the bound in
+`/schema`, over `/ws` and over MCP.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -68,8 +68,8 @@ OP_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 class GeoAction(BaseModel):
     """One call of one tool: `op` and the fields of that op, nothing else.
 
-    The server does not use this class to judge a call (it derives that from the environment's own methods); it is
-    what a Python client types, and it refuses on the client's side what the server would refuse.
+    The server does not use this class to judge a call (it derives that from the environment's own methods);
+    it is what a Python client types, and it refuses on the client's side what the server would refuse.
 
     Raises:
         pydantic.ValidationError: unknown op, unknown or missing field, a value out of range, NaN or infinity.
@@ -136,7 +136,9 @@ class GeoObservation(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     done: bool = Field(default=False, description="The episode is over")
-    reward: float | None = Field(default=None, description="Null after reset, 0 during play, final at the end")
+    reward: float | None = Field(
+        default=None, description="Null after reset, 0 during play, final at the end"
+    )
     metadata: dict[str, Any] = Field(
         default_factory=dict, description="For the harness, never for the model: where the episode stands"
     )

@@ -1,14 +1,15 @@
 """Tools as plain methods: a decorator, and what it derives from signature and docstring.
 
-A tool is a method of the environment class with `@tool(op=..., cost=...)`. Its name, its description and the JSON
-Schema of its arguments come from the method itself, and every surface (the typed step, MCP, `/schema`) reads the
-same `ToolSpec`. So a method added to the class, or to a subclass, is everywhere at once.
+A tool is a method of the environment class with `@tool(op=..., cost=...)`. Its name, its description and the
+JSON Schema of its arguments come from the method itself, and every surface (the typed step, MCP, `/schema`)
+reads the same `ToolSpec`. So a method added to the class, or to a subclass, is everywhere at once.
 """
 
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -22,7 +23,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class InvalidAction(ValueError):
-    """A call that no tool answers: unknown op, unknown or missing field, value out of range. Never echoes input."""
+    """A call that no tool answers: unknown op, unknown or missing field, value out of range.
+
+    Its words never repeat what was sent.
+    """
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class ToolSpec:
         description: the docstring without its sections.
         parameters: JSON Schema of the arguments, bounds included.
         needs: capabilities the imagery, the task and the mode must all offer.
-        when: the field whose presence selects this tool among those that share an op; such a tool is not listed.
+        when: the field whose presence selects this tool among those that share an op; such a tool is not
+            listed.
         arguments: the Pydantic model behind `parameters`.
     """
 
@@ -90,8 +95,8 @@ def tool(
         op: its name in a flat action.
         cost: what one call takes off the reward, 0 or more.
         needs: capabilities without which the tool is not offered, such as "look" or "move".
-        when: share `op` with another tool and answer instead of it whenever this field is given. Such a tool has
-            no entry of its own in the list: it is another form of the first.
+        when: share `op` with another tool and answer instead of it whenever this field is given. Such a tool
+            has no entry of its own in the list: it is another form of the first.
     """
 
     def mark(method: Method) -> Method:
@@ -109,6 +114,10 @@ def tool_specs(cls: type) -> tuple[ToolSpec, ...]:
     Raises:
         TypeError: a tool has an argument without type or description, or two tools claim one op.
     """
+    return _derived(cls)
+
+
+def _derive(cls: type) -> tuple[ToolSpec, ...]:
     names: dict[str, None] = {}
     for base in reversed(cls.__mro__):
         names.update((name, None) for name, value in vars(base).items() if hasattr(value, _MARK))
@@ -120,6 +129,10 @@ def tool_specs(cls: type) -> tuple[ToolSpec, ...]:
             raise TypeError(f"two tools of {cls.__name__} claim the op {spec.op!r}")
         claimed.add((spec.op, spec.when))
     return specs
+
+
+# Building the argument models takes milliseconds, and every call needs them.
+_derived: Callable[[type], tuple[ToolSpec, ...]] = lru_cache(maxsize=64)(_derive)
 
 
 def listed(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
@@ -150,7 +163,8 @@ def action_schema(specs: Iterable[ToolSpec]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for spec in specs:
         for name, schema in spec.parameters["properties"].items():
-            # A field shared by two ops has one meaning; where bounds or defaults differ each tool has its own.
+            # A field shared by two ops has one meaning; where bounds or defaults differ each tool has its
+            # own.
             fields.setdefault(name, {key: value for key, value in schema.items() if key != "default"})
     ops = list(dict.fromkeys(spec.op for spec in specs))
     return {

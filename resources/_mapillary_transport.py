@@ -124,7 +124,7 @@ class Transport:
     """Sessions (one per thread), timeouts and reading.
 
     Args:
-        timeout_s: longest silence within an answer; a connection gets at most 10 s of it, and one whole answer
+        timeout_s: longest silence within an answer; connecting gets at most 10 s of it, and one whole answer
             ten times as long, so that a drip does not hold a worker for ever.
     """
 

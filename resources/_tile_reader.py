@@ -158,8 +158,8 @@ def _feature_fields(
             break
         header, pos = _varints(raw, pos)
         wire, number = header & 7, header >> 3
-        value, after = _varints(raw, pos)
         sized = wire == 2
+        value, after = _varints(raw, pos, sized | (wire == 0))
         pos = np.where(wire == 0, after, np.where(sized, after + value, pos + np.where(wire == 1, 8, 4)))
         if (~np.isin(wire, (0, 1, 2, 5)) | (value < 0) | (pos > end[live])).any():
             raise BrokenTile("a feature runs past its end or uses an unknown wire type")
@@ -220,8 +220,8 @@ class _Layer:
             (kind > 0) & ((_WIRE_OF_KIND[np.clip(kind, 0, _BOOL)] != (header & 7)) | (pos > end))
         ).any():
             raise BrokenTile("a property value has no known type")
-        length, after = _varints(self.bytes, pos)
         text = kind == _STRING
+        length, after = _varints(self.bytes, pos, text)
         pos, stop = np.where(text, after, pos), np.where(text, after + length, end)
         if ((kind > 0) & ((stop > end) | (stop < pos))).any():
             raise BrokenTile("a property value runs past its end")
@@ -229,9 +229,9 @@ class _Layer:
 
     def _integers(self, kind: Ints, pos: Ints) -> tuple[Ints, Bools]:
         """Integer values, and where there is one; a float counts where it is a whole number below 2^53."""
-        number, _ = _varints(self.bytes, pos)
-        number = np.where(kind == _SINT, (number >> 1 & (1 << 63) - 1) ^ -(number & 1), number)
         known = (kind >= _INT) & (kind <= _BOOL)
+        number, _ = _varints(self.bytes, pos, known)
+        number = np.where(kind == _SINT, (number >> 1 & (1 << 63) - 1) ^ -(number & 1), number)
         real = self._reals(kind, pos)
         whole = np.isfinite(real) & (np.abs(real) < _EXACT_FLOAT)
         whole &= np.where(whole, real, 0.5) == np.floor(np.where(whole, real, 0.0))
@@ -304,12 +304,15 @@ def _optional(values: NDArray[Any], known: Bools) -> list[Any]:
 # --- varints --------------------------------------------------------------------------------------------
 
 
-def _varints(raw: NDArray[np.uint8], pos: Ints) -> tuple[Ints, Ints]:
+def _varints(raw: NDArray[np.uint8], pos: Ints, where: Bools | None = None) -> tuple[Ints, Ints]:
     """One varint at each position: its 64 bits as int64, and the position behind it.
 
-    Positions beyond the data read zeros; the caller compares the position behind with its own end.
+    Positions beyond the data read zeros; the caller compares the position behind with its own end. Rows
+    outside `where` hold something else there: they give 0 and a position without meaning.
     """
     last = len(raw) - 1
+    if where is not None:
+        pos = np.where(where, pos, last)
     byte = raw[np.clip(pos, 0, last)]
     value = (byte & 0x7F).astype(np.uint64)
     after = pos + 1

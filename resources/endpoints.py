@@ -261,17 +261,17 @@ def _calls(value: Any) -> list[ToolCall]:
         if isinstance(function, dict):
             arguments = function.get("arguments")
             text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-            found.append(ToolCall(str(entry.get("id") or f"call_{number}"), str(function.get("name")), text))
+            identity = str(entry.get("id") or f"call_{number}")
+            found.append(ToolCall(identity, _text(str(function.get("name"))), _text(text)))
     return found
 
 
 def _text(value: Any) -> str:
     """Content as one string; endpoints send a string, null, or a list of parts."""
-    if isinstance(value, str):
-        return value
     if isinstance(value, list):
-        return "".join(str(p.get("text") or "") for p in value if isinstance(p, dict))
-    return ""
+        value = "".join(str(p.get("text") or "") for p in value if isinstance(p, dict))
+    # Half a surrogate pair is legal in JSON escapes and cannot be stored.
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def _count(usage: Any, name: str) -> int:

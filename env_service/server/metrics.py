@@ -1,4 +1,5 @@
-"""Counters for `/metrics`, in Prometheus' text format, written by hand: a client library would be the bigger part.
+"""Counters for `/metrics`, in Prometheus' text format, written by hand: a client library would be the bigger
+part.
 
 All counters are changed from the event loop's thread only, so none needs a lock.
 """
@@ -44,8 +45,12 @@ class Metrics:
             yield from _head(name, kind, words)
             yield f"{name} {read():g}"
         yield from _head("geo_sessions_opened_total", "counter", "Sessions opened, by transport.")
-        yield from (f'geo_sessions_opened_total{{transport="{t}"}} {n}' for t, n in sorted(self.opened.items()))
-        yield from _head("geo_sessions_refused_total", "counter", "Sessions refused because the cap was reached.")
+        yield from (
+            f'geo_sessions_opened_total{{transport="{t}"}} {n}' for t, n in sorted(self.opened.items())
+        )
+        yield from _head(
+            "geo_sessions_refused_total", "counter", "Sessions refused because the cap was reached."
+        )
         yield f"geo_sessions_refused_total {self.refused}"
         yield from _head("geo_steps_total", "counter", "Calls that reached an environment.")
         for (transport, op), count in sorted(self.steps.items()):

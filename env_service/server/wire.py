@@ -1,8 +1,9 @@
 """JSON as it crosses the network: strict on the way in, one fixed form on the way out.
 
 Python's `json` accepts what JSON does not have (NaN, Infinity), turns `1e999` into an infinity, raises plain
-ValueError for a number of 5,000 digits and RecursionError for deep nesting, and lets lone surrogates through that
-no encoder can write back. Each of those would end a session from inside; here they are one kind of refusal.
+ValueError for a number of 5,000 digits and RecursionError for deep nesting, and lets lone surrogates through
+that no encoder can write back. Each of those would end a session from inside; here they are one kind of
+refusal.
 """
 
 import json

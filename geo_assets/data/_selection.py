@@ -79,7 +79,8 @@ def sampling_order(
     """Row numbers in the order in which the candidates are looked at."""
     weight = densities(lat, lon).astype(np.float64) ** exponent
     key = np.array([-math.log(draw(seed, name)) for name in ids], np.float64) / weight
-    return np.lexsort((np.asarray(ids, dtype=object).astype(str), key))
+    order: NDArray[np.int64] = np.lexsort((np.asarray(ids, dtype=object).astype(str), key))
+    return order
 
 
 class Picker:
@@ -181,9 +182,7 @@ class Picker:
     def _fetchable(self, entry: "_Entry") -> bool:
         return entry.future is None and entry.candidate.sequence_id not in self._known
 
-    def _certain(
-        self, entry: "_Entry", countries: Counter[str], creators: Counter[str], ahead: int
-    ) -> bool:
+    def _certain(self, entry: "_Entry", countries: Counter[str], creators: Counter[str], ahead: int) -> bool:
         country, creator = entry.country, entry.candidate.creator_id
         return (
             len(self.rows) + ahead < self.spec.target

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Camera:
         turn = (azimuth - self.heading) / (2.0 * math.pi) + 0.5
         return (turn - math.floor(turn)) * self.width
 
-    def azimuths(self, columns: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.float64]:
+    def azimuths(self, columns: NDArray[Any]) -> NDArray[np.float64]:
         """Azimuths in radians of the middles of columns."""
         return self.heading + ((columns + 0.5) / self.width - 0.5) * 2.0 * math.pi
 
@@ -55,7 +56,8 @@ class Camera:
     def row_tangents(self, first: int, last: int) -> NDArray[np.float64]:
         """Tangents of the elevations of the middles of rows first to last - 1."""
         rows = np.arange(first, last) + 0.5
-        return np.tan((self.height / 2.0 - rows) / self.pixels_per_radian)
+        tangents: NDArray[np.float64] = np.tan((self.height / 2.0 - rows) / self.pixels_per_radian)
+        return tangents
 
     @property
     def roof_row(self) -> int:

@@ -27,9 +27,9 @@ _BLEND_M = 20.0
 class Terrain:
     """The visible ground of one frame.
 
-    `radii` (RINGS,) metres; `heights` and `horizon` (RINGS, columns) float32: height relative to the lens and
-    the highest tangent of elevation up to that radius; `piece` (rows, columns) int16: which ring ends the piece
-    that a picture row meets, RINGS for sky; `first_row` the picture row of piece[0]. One terrain column covers
+    `radii` (RINGS,) metres; `heights` and `horizon` (RINGS, columns): height relative to the lens and the
+    highest tangent of elevation up to that radius; `piece` (rows, columns): which ring ends the piece that
+    a picture row meets, RINGS for sky; `first_row` the picture row of piece[0]. One terrain column covers
     `stride` picture columns.
     """
 
@@ -61,7 +61,9 @@ def ground_height(relief: Relief, road_map: RoadMap, half_width: float, x: Float
     # Smoothstep from the road's own height to the terrain's.
     share = offset * offset * (np.float32(3.0) - np.float32(2.0) * offset)
     road = road_map.heights(index)
-    return road + share * (terrain - road)
+    share *= terrain - road
+    share += road
+    return share
 
 
 def see_terrain(
@@ -102,7 +104,8 @@ def _slope_light(
     turn = azimuth - sun_azimuth
     lean = along * np.cos(turn).astype(np.float32) - across * np.sin(turn).astype(np.float32)
     strength = np.float32(-1.0 / math.tan(sun_elevation))
-    return np.clip(np.float32(1.0) + np.float32(0.8) * strength * lean, 0.55, 1.3)
+    light: Floats = np.clip(np.float32(1.0) + np.float32(0.8) * strength * lean, 0.55, 1.3)
+    return light
 
 
 def _pieces(camera: Camera, horizon: Floats) -> tuple[NDArray[np.int16], int]:

@@ -1,0 +1,391 @@
+"""What is where: countries by polygon, towns by distance, land, and outlines to draw.
+
+Countries come from border polygons that carry ISO 3166-1 codes for islands and overseas territories too and
+reach a little way out to sea (`env_service/data`, sources and licences there). Country lookup asks an
+R-tree for the few polygons whose box holds the point and tests those, prepared; towns lie in a k-d tree of
+unit vectors. One `geography()` is loaded once per process and shared; every method is read-only and safe to
+call from any thread.
+"""
+
+import gzip
+import json
+import math
+import re
+import threading
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
+
+from env_service.geodesy import (
+    EARTH_RADIUS_KM,
+    bearing_deg,
+    chord_to_km,
+    compass_point,
+    haversine_km,
+    unit_vectors,
+    wrap_longitude,
+)
+
+DATA = Path(__file__).parent / "data"
+NEAREST_COUNTRY_KM = 25.0
+Detail = Literal["110m", "50m"]
+
+# Edges of border polygons are straight in longitude and latitude; pieces this short are straight on the
+# sphere too, to within metres.
+_PIECE_DEG = 0.05
+_UNITS_PER_DEGREE = 10_000
+# Border polygons stop about a metre short of 180 degrees.
+_SEAM_DEG = 179.99998
+
+
+@dataclass(frozen=True, slots=True)
+class Country:
+    """ISO 3166-1 alpha-2 code, English name, continent (seven-continent model) and UN M49 subregion."""
+
+    code: str
+    name: str
+    continent: str
+    subregion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A town: name, ISO country code, position in degrees, population."""
+
+    name: str
+    country_code: str
+    lat: float
+    lon: float
+    population: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceDescription:
+    """What a position is near to.
+
+    Attributes:
+        country: the country there, or the nearest one within 25 km; None on the open sea.
+        nearest_city: the nearest town of 15,000 people or more.
+        distance_km, bearing_deg: from the position to that town.
+    """
+
+    country: Country | None
+    nearest_city: Place
+    distance_km: float
+    bearing_deg: float
+
+    @property
+    def subregion(self) -> str | None:
+        """UN M49 subregion of the country."""
+        return self.country.subregion if self.country else None
+
+    @property
+    def text(self) -> str:
+        """For example "Belgium, Western Europe; nearest city Brussels (3.2 km NE)"."""
+        where = "Open sea"
+        if self.country:
+            parts = dict.fromkeys((self.country.name, self.country.subregion))
+            where = ", ".join(parts)
+        far = f"{self.distance_km:.1f}" if self.distance_km < 100 else f"{self.distance_km:,.0f}"
+        return f"{where}; nearest city {self.nearest_city.name} ({far} km {compass_point(self.bearing_deg)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """All towns as arrays of equal length, most populous first."""
+
+    names: list[str]
+    country_codes: list[str]
+    lat: NDArray[np.float64]
+    lon: NDArray[np.float64]
+    population: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Place:
+        return Place(
+            self.names[index],
+            self.country_codes[index],
+            float(self.lat[index]),
+            float(self.lon[index]),
+            int(self.population[index]),
+        )
+
+
+@lru_cache(maxsize=1)
+def geography() -> "Geography":
+    """The one Geography of this process; the first call reads the files (a fraction of a second)."""
+    return Geography()
+
+
+class Geography:
+    """Countries, towns, land and outlines over the vendored files in `folder`."""
+
+    def __init__(self, folder: Path = DATA) -> None:
+        self._folder = folder
+        self._lock = threading.RLock()
+        content = json.loads(gzip.decompress((folder / "countries.json.gz").read_bytes()))
+        self._countries = {
+            row["code"]: Country(row["code"], row["name"], row["continent"], row["subregion"])
+            for row in content["countries"]
+        }
+        self._capitals = {row["code"]: row["capital"] for row in content["countries"] if row["capital"]}
+        self._by_name = {
+            key: row["code"] for row in content["countries"] for name in row["names"] for key in _keys(name)
+        }
+        # A country's own display name beats another one's alias.
+        self._by_name |= {key: c.code for c in self._countries.values() for key in _keys(c.name)}
+        self._codes: list[str] = [polygon["code"] for polygon in content["polygons"]]
+        self._polygons: NDArray[Any] = np.array(
+            [shapely.Polygon(p["rings"][0], p["rings"][1:]) for p in content["polygons"]], dtype=object
+        )
+        shapely.prepare(self._polygons)
+        # The first test inside a prepared polygon builds its index: now, before threads share it.
+        inner = shapely.point_on_surface(self._polygons)
+        shapely.intersects_xy(self._polygons, shapely.get_x(inner), shapely.get_y(inner))
+        self._tree = shapely.STRtree(self._polygons)
+
+    # Countries
+
+    @property
+    def countries(self) -> tuple[Country, ...]:
+        """All countries and territories with a code, by code."""
+        return tuple(self._countries.values())
+
+    def country_at(self, lat: float, lon: float) -> Country | None:
+        """The country whose polygon holds the position; None on the open sea or on no country's land."""
+        x = _border_longitude(lon)
+        for index in self._tree.query(shapely.Point(x, lat)).tolist():
+            if shapely.intersects_xy(self._polygons[index], x, lat):
+                return self._countries[self._codes[index]]
+        return None
+
+    def codes_at(self, lat: ArrayLike, lon: ArrayLike) -> list[str | None]:
+        """`country_at` for arrays of n positions: n ISO codes or None."""
+        y = np.atleast_1d(np.asarray(lat, np.float64))
+        x = np.array([_border_longitude(value) for value in np.atleast_1d(np.asarray(lon)).tolist()])
+        codes: list[str | None] = [None] * len(x)
+        points, polygons = self._tree.query(shapely.points(x, y), predicate="intersects")
+        # Reversed, so that where polygons touch the first one wins, as in `country_at`.
+        for point, polygon in zip(points[::-1].tolist(), polygons[::-1].tolist(), strict=True):
+            codes[point] = self._codes[polygon]
+        return codes
+
+    def nearest_country(
+        self, lat: float, lon: float, max_km: float = NEAREST_COUNTRY_KM
+    ) -> tuple[Country, float] | None:
+        """The country there (0 km) or the nearest one within `max_km`, with the distance on the sphere.
+
+        Borders within reach are brought into an azimuthal equidistant projection around the position, where
+        the distance to the middle is the great-circle distance, at 180 degrees and at the poles too.
+        """
+        inside = self.country_at(lat, lon)
+        if inside is not None:
+            return inside, 0.0
+        best: tuple[float, str] | None = None
+        for box in _boxes_around(lat, lon, max_km):
+            for index in self._tree.query(shapely.box(*box)).tolist():
+                distance = _distance_km(self._polygons[index], box, lat, lon)
+                if distance <= max_km and (best is None or (distance, self._codes[index]) < best):
+                    best = distance, self._codes[index]
+        return (self._countries[best[1]], best[0]) if best else None
+
+    def country_by_code(self, code: str) -> Country | None:
+        """By ISO 3166-1 alpha-2 code, in any case."""
+        return self._countries.get(code.strip().upper())
+
+    def country_by_name(self, name: str) -> Country | None:
+        """By English name or a usual variant of it; accents, case, punctuation and "the" do not matter."""
+        code = next((self._by_name[key] for key in _keys(name) if key in self._by_name), None)
+        return self._countries[code] if code else None
+
+    def capital_of(self, code: str) -> Place | None:
+        """The capital of a country by ISO code; None where it has none on record."""
+        row = self._capitals.get(code.strip().upper())
+        if row is None:
+            return None
+        return Place(row["name"], code.strip().upper(), row["lat"], row["lon"], row["population"])
+
+    # Towns
+
+    @cached_property
+    def places(self) -> Places:
+        """All towns of 15,000 people or more (and capitals of provinces), most populous first."""
+        table = pq.read_table(self._folder / "places.parquet")
+        return Places(
+            table["name"].to_pylist(),
+            table["country_code"].to_pylist(),
+            table["lat"].to_numpy(),
+            table["lon"].to_numpy(),
+            table["population"].to_numpy().astype(np.int64),
+        )
+
+    @cached_property
+    def _place_tree(self) -> Any:
+        return cKDTree(unit_vectors(self.places.lat, self.places.lon))
+
+    def nearest_place(self, lat: float, lon: float) -> tuple[Place, float]:
+        """The nearest town and the distance to it in kilometres."""
+        phi, lam = math.radians(lat), math.radians(lon)
+        point = (math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi))
+        chord, index = self._place_tree.query(point)
+        return self.places[int(index)], chord_to_km(float(chord))
+
+    def describe(self, lat: float, lon: float) -> PlaceDescription:
+        """Country, subregion and nearest town; the bearing runs from the position to the town."""
+        nearest = self.nearest_country(lat, lon)
+        place, distance = self.nearest_place(lat, lon)
+        bearing = bearing_deg(lat, lon, place.lat, place.lon)
+        return PlaceDescription(nearest[0] if nearest else None, place, distance, bearing)
+
+    # Land
+
+    def land_intersects_bbox(self, west: float, south: float, east: float, north: float) -> bool:
+        """Whether any land lies in the box (degrees, edges included). West above east crosses 180 degrees."""
+        if west > east:
+            return self.land_intersects_bbox(west, south, 180.0, north) or self.land_intersects_bbox(
+                -180.0, south, east, north
+            )
+        found = self._land_tree.query(shapely.box(west, south, east, north), predicate="intersects")
+        return len(found) > 0
+
+    def random_land_point(self, rng: np.random.Generator) -> tuple[float, float]:
+        """A position drawn evenly by area from the land of all countries, Antarctica left out."""
+        while True:
+            lat = math.degrees(math.asin(float(rng.uniform(-1.0, 1.0))))
+            lon = float(rng.uniform(-180.0, 180.0))
+            if not len(self._land_tree.query(shapely.Point(lon, lat), predicate="intersects")):
+                continue
+            country = self.country_at(lat, lon)
+            if country is not None and country.code != "AQ":
+                return lat, lon
+
+    @cached_property
+    def _land_tree(self) -> shapely.STRtree:
+        polygons: dict[int, list[NDArray[np.float32]]] = {}
+        owners = self._outlines("50m")["land_polygons"].tolist()
+        for owner, ring in zip(owners, self.land_outlines("50m"), strict=True):
+            polygons.setdefault(owner, []).append(ring)
+        land = [shapely.make_valid(shapely.Polygon(p[0], p[1:])) for p in polygons.values()]
+        small = [shapely.make_valid(shapely.Polygon(ring)) for ring in self.island_outlines()]
+        return shapely.STRtree([*land, *small])
+
+    # Outlines
+
+    def country_outlines(self, detail: Detail = "50m") -> list[NDArray[np.float32]]:
+        """Outer rings of all countries, each (n, 2) float32 longitude/latitude; split at 180 degrees."""
+        return self._lines(detail, "country")
+
+    def country_outline_codes(self, detail: Detail = "50m") -> list[str]:
+        """ISO codes of `country_outlines`, ring by ring; "" where the source has none."""
+        return [str(code) for code in self._outlines(detail)["country_codes"]]
+
+    def land_outlines(self, detail: Detail = "50m") -> list[NDArray[np.float32]]:
+        """Rings of all land, each (n, 2) float32 lon/lat; the Caspian Sea is a ring in Eurasia's."""
+        return self._lines(detail, "land")
+
+    def island_outlines(self) -> list[NDArray[np.float32]]:
+        """Rings of some 2,000 small islands that the 50m outlines leave out, each (n, 2) float32 lon/lat."""
+        return self._lines("50m", "island")
+
+    def coast_lines(self, detail: Detail = "50m") -> list[NDArray[np.float32]]:
+        """Coasts, each (n, 2) float32 lon/lat; longitudes run on past 180 where a line crosses it."""
+        return self._lines(detail, "coast")
+
+    def border_lines(self, detail: Detail = "50m") -> list[NDArray[np.float32]]:
+        """Borders between two countries, as `coast_lines`."""
+        return self._lines(detail, "border")
+
+    def country_labels(self) -> list[tuple[Country, float, float, float]]:
+        """Where to write a country's name: country, latitude, longitude, degrees of room around it."""
+        arrays = self._outlines("50m")
+        rows = zip(arrays["label_codes"].tolist(), arrays["labels"].tolist(), strict=True)
+        return [(self._countries[c], lat, lon, room) for c, (lon, lat, room) in rows if c in self._countries]
+
+    def _lines(self, detail: Detail, kind: str) -> list[NDArray[np.float32]]:
+        arrays = self._outlines(detail)
+        points, starts = arrays[f"{kind}_points"], arrays[f"{kind}_starts"]
+        return [points[a:b] for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+
+    def _outlines(self, detail: Detail) -> dict[str, NDArray[Any]]:
+        with self._lock:
+            return _read_outlines(self._folder / f"outlines-{detail}.npz")
+
+
+@lru_cache(maxsize=4)
+def _read_outlines(path: Path) -> dict[str, NDArray[Any]]:
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    for name in [name for name in arrays if name.endswith("_deltas")]:
+        degrees = np.cumsum(arrays.pop(name), axis=0) / _UNITS_PER_DEGREE
+        arrays[name.replace("_deltas", "_points")] = degrees.astype(np.float32)
+    return arrays
+
+
+def _keys(name: str) -> Sequence[str]:
+    """What a country name is looked up by: without accents, case, punctuation and articles."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c)).casefold()
+    words = re.sub(r"[^a-z]+", " ", plain.replace("&", " and ")).split()
+    words = ["saint" if word == "st" else word for word in words if word != "the"]
+    return (" ".join(words),) if words else ()
+
+
+def _border_longitude(lon: float) -> float:
+    """Longitude as the border polygons have it: from just above -180 to just below 180."""
+    inside = lon if -180.0 <= lon <= 180.0 else wrap_longitude(lon)
+    return max(-_SEAM_DEG, min(_SEAM_DEG, inside))
+
+
+def _boxes_around(lat: float, lon: float, reach_km: float) -> list[tuple[float, float, float, float]]:
+    """Longitude/latitude boxes that hold everything within reach, cut at 180 degrees."""
+    # A little more than needed, so that nothing at the rim is lost to rounding.
+    reach = math.degrees(reach_km / EARTH_RADIUS_KM) * 1.01 + 1e-6
+    south, north = max(-90.0, lat - reach), min(90.0, lat + reach)
+    widest = max(abs(south), abs(north))
+    if widest + 1e-9 >= 90.0:
+        return [(-180.0, south, 180.0, north)]
+    # Largest longitude difference on a small circle of that radius: asin(sin r / cos lat).
+    sine = math.sin(math.radians(reach)) / math.cos(math.radians(lat))
+    half = 180.0 if sine >= 1.0 else math.degrees(math.asin(sine)) * 1.01
+    if half >= 180.0:
+        return [(-180.0, south, 180.0, north)]
+    middle = wrap_longitude(lon)
+    boxes = [(max(-180.0, middle - half), south, min(180.0, middle + half), north)]
+    if middle - half < -180.0:
+        boxes.append((middle - half + 360.0, south, 180.0, north))
+    if middle + half > 180.0:
+        boxes.append((-180.0, south, middle + half - 360.0, north))
+    return boxes
+
+
+def _distance_km(polygon: Any, box: tuple[float, float, float, float], lat: float, lon: float) -> float:
+    """Great-circle distance from a position to the part of a polygon within a box; infinite if none."""
+    near = shapely.clip_by_rect(polygon, *box)
+    if near.is_empty:
+        return math.inf
+    points = shapely.segmentize(near, _PIECE_DEG)
+    flat = shapely.transform(points, lambda coords: _azimuthal_equidistant(coords, lat, lon))
+    # The image of a valid ring may touch itself at the rim; its line work is all that is measured.
+    return float(shapely.distance(shapely.Point(0.0, 0.0), flat.boundary))
+
+
+def _azimuthal_equidistant(coords: NDArray[np.float64], lat: float, lon: float) -> NDArray[np.float64]:
+    """(n, 2) lon/lat to kilometres east and north of a position; distances from it are true."""
+    phi0, phi = math.radians(lat), np.radians(coords[:, 1])
+    delta = np.radians(coords[:, 0] - lon)
+    east = np.cos(phi) * np.sin(delta)
+    north = math.cos(phi0) * np.sin(phi) - math.sin(phi0) * np.cos(phi) * np.cos(delta)
+    distance = np.array([haversine_km(lat, lon, y, x) for x, y in coords.tolist()])
+    norm = np.hypot(east, north)
+    scale = np.divide(distance, norm, out=np.zeros_like(distance), where=norm > 0.0)
+    return np.stack([east * scale, north * scale], axis=-1)

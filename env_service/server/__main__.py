@@ -1,0 +1,185 @@
+"""Serve the environment: `python -m env_service.server --tasks eval.jsonl --panos store/ --port 8000`.
+
+Exit codes: 0 after an ordered stop, 1 if it cannot start (one sentence says why), 2 for wrong usage.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from env_service.canonical import atomic_write
+from env_service.errors import GeoError
+
+DEFAULT_PORT = 8000
+
+# flag -> (variable that sets its default, type, help). Each is a key of the configuration.
+_FLAGS: dict[str, tuple[str, type, str]] = {
+    "mode": (
+        "OPENENV_MODE",
+        str,
+        "simulation (reset, step, state, ws, mcp) or production (tools over mcp only)",
+    ),
+    "play": ("GEO_ENV_PLAY", str, "agentic (all tools), nmpz (no move, pan, zoom, look) or single_shot"),
+    "max-turns": ("GEO_ENV_MAX_TURNS", int, "calls of an episode [12]"),
+    "view-px": ("GEO_ENV_VIEW_PX", int, "edge of every picture in pixels [640]"),
+    "max-concurrent": ("MAX_CONCURRENT_ENVS", int, "sessions at once, over all transports [16]"),
+    "assign": (
+        "GEO_ENV_ASSIGN",
+        str,
+        "task of a new MCP session: sequential, random or fixed:N [sequential]",
+    ),
+    "curve": ("GEO_ENV_CURVE", str, "formula of the reward: game or board-v1 [game]"),
+    "credit": ("GEO_ENV_CREDIT", str, "none, partial or country_only [none]"),
+    "idle-s": ("GEO_ENV_IDLE_S", float, "an unused session ends after this many seconds [300]"),
+    "step-timeout-s": ("GEO_ENV_STEP_TIMEOUT_S", float, "a call that takes longer ends its session [30]"),
+    "park-after-s": (
+        "GEO_ENV_PARK_AFTER_S",
+        float,
+        "an MCP or HTTP session unused this long may lose its slot [15]",
+    ),
+    "drain-s": ("GEO_ENV_DRAIN_S", float, "longest wait for answers in flight at SIGTERM [20]"),
+    "cache-mb": ("GEO_ENV_CACHE_MB", int, "memory for decoded panoramas [512]"),
+    "environment-version": ("GEO_ENV_VERSION", str, "reported with every observation"),
+}
+
+
+def main(argv: Sequence[str] | None = None, environment: Any = None) -> int:
+    """Parse, load, serve until stopped.
+
+    Args:
+        argv: arguments; the command line's by default.
+        environment: a subclass of `GeoGuessrEnvironment` to serve instead of it.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        asyncio.run(_serve(arguments, environment))
+    except GeoError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m env_service.server", description=__doc__)
+    parser.add_argument(
+        "--config", default=os.environ.get("GEO_ENV_CONFIG"), help="configuration file (JSON)"
+    )
+    parser.add_argument(
+        "--tasks", help="task file (JSON lines); with --panos instead of, or besides, --config"
+    )
+    parser.add_argument("--panos", help="folder or address of the pictures")
+    parser.add_argument("--split", default="eval", help="name of the split that --tasks makes [eval]")
+    parser.add_argument(
+        "--imagery", choices=["mapillary", "perspective"], help="kind of pictures [mapillary]"
+    )
+    for flag, (variable, kind, words) in _FLAGS.items():
+        parser.add_argument(f"--{flag}", type=kind, help=f"{words} (${variable})")
+    parser.add_argument("--origin", action="append", help="browser Origin to let in; may be repeated")
+    parser.add_argument(
+        "--host", default=os.environ.get("HOST", "127.0.0.1"), help="address to bind [127.0.0.1]"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=os.environ.get("PORT", DEFAULT_PORT),
+        help="port; 0 takes a free one [8000]",
+    )
+    parser.add_argument("--ready-file", help='write {"port", "url", "pid"} there once serving')
+    parser.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
+    return parser
+
+
+def _values(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The configuration's keys: the file's, overridden by variables, overridden by flags."""
+    from env_service.server.config import ConfigError, read_config
+
+    values: dict[str, Any] = read_config(arguments.config) if arguments.config else {}
+    if bool(arguments.tasks) != bool(arguments.panos):
+        raise ConfigError("--tasks and --panos belong together", "Give both.")
+    if arguments.tasks:
+        split = {"tasks": arguments.tasks, "panos": arguments.panos}
+        if arguments.imagery:
+            split["imagery"] = arguments.imagery
+        values["splits"] = {**values.get("splits", {}), arguments.split: split}
+    if not values.get("splits"):
+        raise ConfigError("there is nothing to serve", "Give --tasks and --panos, or --config with splits.")
+    for flag, (variable, _, _) in _FLAGS.items():
+        key = flag.replace("-", "_")
+        given = getattr(arguments, key)
+        if given is None and os.environ.get(variable):
+            given = os.environ[variable]
+        if given is not None:
+            values[key] = given
+    if arguments.origin:
+        values["origins"] = [*values.get("origins", ()), *arguments.origin]
+    return values
+
+
+async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
+    # Binding comes first: a port that is taken is told before anything is loaded.
+    listener = _bind(arguments.host, arguments.port)
+    import uvicorn
+
+    from env_service.environment import GeoGuessrEnvironment
+    from env_service.server.app import create_app
+    from env_service.server.config import make_config
+    from env_service.server.lifecycle import UVICORN
+
+    config = make_config(_values(arguments))
+    app = create_app(config, environment=environment or GeoGuessrEnvironment)
+    server = uvicorn.Server(uvicorn.Config(app, **UVICORN))
+    if arguments.exit_with_parent:
+        threading.Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if server.started:
+        _announce(arguments, listener)
+    await serving
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Lets a restart take the port while old connections are still in TIME_WAIT; not while another server
+    # listens.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or error
+        raise GeoError(
+            f"port {port} on {host} cannot be used ({reason})",
+            "Choose another with --port; 0 takes a free one.",
+        ) from error
+    return listener
+
+
+def _announce(arguments: argparse.Namespace, listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    host = "127.0.0.1" if arguments.host in ("0.0.0.0", "::") else arguments.host
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if arguments.ready_file:
+        ready = {"port": port, "url": url, "pid": os.getpid()}
+        atomic_write(Path(arguments.ready_file), json.dumps(ready).encode())
+    print(f"serving on {url}", file=sys.stderr, flush=True)
+
+
+def _stop_at_end_of_input() -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,280 @@
+"""`/mcp`: the tools for any MCP client, on the sessions that every other transport uses.
+
+FastMCP speaks the protocol, statelessly; `Gate`, in front of it, owns the sessions. A session opens on
+`initialize` with one task by the operator's rule, is found again by its `mcp-session-id` (also by a new
+`initialize` that carries it), and has no way to ask for another task.
+"""
+
+import base64
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import mcp.types as mt
+from fastmcp import FastMCP
+from fastmcp.exceptions import ToolError
+from fastmcp.resources import ResourceContent, ResourceResult
+from fastmcp.server.dependencies import get_http_request
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.tools import Tool, ToolResult
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from env_service.environment import GeoGuessrEnvironment
+from env_service.game import MODE_OFFERS, Game
+from env_service.observing import prompt
+from env_service.server.sessions import Refused, Session, Sessions
+from env_service.server.wire import MAX_BYTES, BadMessage, observation_data, parse_object
+from env_service.toolbox import ToolSpec, listed
+
+PATH = "/mcp"
+OPENING_URI = "geo://opening-view"
+SESSION_KEY = "geo.session"
+HEADER = b"mcp-session-id"
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+REFUSED = -32000
+SESSION_NOT_FOUND = -32001
+
+
+def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
+    """Which task each new MCP session gets, without end: "sequential", "random" or "fixed:N".
+
+    Raises:
+        ValueError: no such rule, or N is no task of the first split.
+    """
+    split = game.default_split
+    count = len(game.tasks(split))
+    if rule == "sequential":
+        return ({"split": split, "index": n % count} for n in _count())
+    if rule == "random":
+        chance = random.SystemRandom()
+        return ({"split": split, "index": chance.randrange(count)} for _ in _count())
+    name, _, number = rule.partition(":")
+    if name != "fixed" or not number.isdecimal() or int(number) >= count:
+        raise ValueError(f"{rule!r} is none of sequential, random, fixed:0 … fixed:{count - 1}")
+    return ({"split": split, "index": int(number)} for _ in _count())
+
+
+def build_mcp(
+    sessions: Sessions, environment: type[GeoGuessrEnvironment], game: Game, rule: str
+) -> tuple[Any, "Gate"]:
+    """The FastMCP application (run its lifespan) and the gate to serve in its place."""
+    specs = [spec for spec in environment.specs() if spec.needs <= MODE_OFFERS[game.rules.mode]]
+    words = f"{prompt(listed(specs))} The opening picture is the resource {OPENING_URI}."
+    server: FastMCP[Any] = FastMCP(
+        "geoguesser_env",
+        instructions=f"{words} You have {game.rules.max_turns} turns.",
+        version=game.rules.environment_version,
+        middleware=[_Play(sessions)],
+    )
+
+    async def opening_view() -> ResourceResult:
+        """The picture the episode begins with, facing true north. Reading it spends no turn."""
+        opening = _session().opening
+        picture = base64.b64decode(opening.image_base64) if opening else b""
+        return ResourceResult([ResourceContent(picture, mime_type="image/jpeg")])
+
+    server.resource(OPENING_URI, name="opening_view", mime_type="image/jpeg")(opening_view)
+    # JSON answers: nothing is pushed in the middle of a call, and an event stream halves the calls per
+    # second.
+    app = server.http_app(path=PATH, json_response=True, stateless_http=True)
+    return app, Gate(app, sessions, assignment(game, rule))
+
+
+class _Play(Middleware):
+    """Sends every tool call to the session; one of an unknown tool is a turn spent, as over `/ws`."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.sessions = sessions
+
+    async def on_list_tools(
+        self, context: MiddlewareContext[mt.ListToolsRequest], call_next: CallNext[Any, Sequence[Tool]]
+    ) -> Sequence[Tool]:
+        return [_mcp_tool(spec) for spec in _session().environment.tools]
+
+    async def on_call_tool(
+        self, context: MiddlewareContext[mt.CallToolRequestParams], call_next: CallNext[Any, ToolResult]
+    ) -> ToolResult:
+        session = _session()
+        ops = {spec.name: spec.op for spec in session.environment.tools}
+        action = {**(context.message.arguments or {}), "op": ops.get(context.message.name)}
+        try:
+            observation = await self.sessions.apply(session, action)
+        except Refused as refusal:
+            self.sessions.metrics.errors[refusal.code] += 1
+            raise ToolError(f"{refusal.code}: {refusal}") from None
+        over = "" if observation.done else f" Turns left: {observation.steps_remaining}."
+        content: list[mt.ContentBlock] = [mt.TextContent(type="text", text=f"{observation.feedback}{over}")]
+        if observation.image_kind != "none":
+            mime = "image/jpeg" if observation.image_kind == "view" else "image/png"
+            content.append(mt.ImageContent(type="image", data=observation.image_base64, mimeType=mime))
+        data = observation_data(observation)
+        fields = {key: value for key, value in data["observation"].items() if key != "image_base64"}
+        structured = {**fields, "reward": data["reward"], "done": data["done"]}
+        return ToolResult(content, structured, is_error=not session.environment.last_call_valid)
+
+
+class Gate:
+    """ASGI in front of FastMCP: no request reaches it without a session that holds a slot."""
+
+    def __init__(self, app: ASGIApp, sessions: Sessions, tasks: Iterator[dict[str, Any]]) -> None:
+        self.app = app
+        self.sessions = sessions
+        self.tasks = tasks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session_id = dict(scope["headers"]).get(HEADER, b"").decode("latin-1")
+        method = scope["method"]
+        if method not in ("POST", "DELETE"):
+            # No event stream: nothing is pushed, and an open stream would hold up a shutdown.
+            await _reply(
+                send, 405, INVALID_REQUEST, "use POST or DELETE", headers=[(b"allow", b"POST, DELETE")]
+            )
+            return
+        with self.sessions.busy():
+            try:
+                if method == "DELETE":
+                    await self._leave(session_id, send)
+                else:
+                    await self._post(session_id, scope, receive, send)
+            except Refused as refusal:
+                self.sessions.metrics.errors[refusal.code] += 1
+                gone = refusal.code == "SESSION_EXPIRED"
+                status, code = (404, SESSION_NOT_FOUND) if gone else (503, REFUSED)
+                await _reply(send, status, code, f"{refusal.code}: {refusal}")
+
+    async def _leave(self, session_id: str, send: Send) -> None:
+        session = self.sessions.find(session_id, "mcp")
+        # An unfinished episode waits: a client that comes back finds it, and not a new task.
+        if session.environment.state.done:
+            await self.sessions.close(session)
+        else:
+            await self.sessions.park(session)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _post(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await _read(receive)
+        if body is None:
+            return
+        if len(body) > MAX_BYTES:
+            await _reply(send, 413, INVALID_REQUEST, f"a body has at most {MAX_BYTES} bytes")
+            return
+        try:
+            message = parse_object(body)
+        except BadMessage as error:
+            await _reply(send, 400, PARSE_ERROR, str(error))
+            return
+        opening = message.get("method") == "initialize"
+        if session_id:
+            session = self.sessions.find(session_id, "mcp")
+        elif opening:
+            try:
+                session = await self._open()
+            except Refused as refusal:
+                self.sessions.metrics.errors[refusal.code] += 1
+                await _reply(send, 200, REFUSED, f"{refusal.code}: {refusal}", message.get("id"))
+                return
+        else:
+            # Status 200, because `openenv validate` posts {} and expects a JSON-RPC answer.
+            await _reply(
+                send, 200, INVALID_REQUEST, "open a session with initialize first", message.get("id")
+            )
+            return
+        scope[SESSION_KEY] = session
+        if opening:
+            await self._initialize(session, bool(session_id), scope, _replay(body, receive), send)
+        else:
+            await self.app(scope, _replay(body, receive), send)
+
+    async def _open(self) -> Session:
+        session = self.sessions.open("mcp")
+        try:
+            await self.sessions.reset(session, **next(self.tasks))
+        except BaseException:
+            await self.sessions.close(session)
+            raise
+        return session
+
+    async def _initialize(
+        self, session: Session, known: bool, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Let FastMCP answer, and name the session if it said yes: a malformed request gets 200 too."""
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        try:
+            await self.app(scope, receive, keep)
+        finally:
+            body = b"".join(part.get("body", b"") for part in answer)
+            agreed = _agreed(body)
+            if not agreed and not known:
+                await self.sessions.close(session)
+        for part in answer:
+            if part["type"] == "http.response.start" and agreed:
+                part["headers"] = [*part["headers"], (HEADER, session.id.encode())]
+            await send(part)
+
+
+def _session() -> Session:
+    session = get_http_request().scope[SESSION_KEY]
+    assert isinstance(session, Session)
+    return session
+
+
+def _mcp_tool(spec: ToolSpec) -> Tool:
+    return Tool(name=spec.name, description=spec.description, parameters=spec.parameters)
+
+
+def _count() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def _agreed(body: bytes) -> bool:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and "result" in answer
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The request's body, or a little more than the limit of it; None if the client left."""
+    body, more = b"", True
+    while more and len(body) <= MAX_BYTES:
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            return None
+        body, more = body + part.get("body", b""), part.get("more_body", False)
+    return body
+
+
+def _replay(body: bytes, receive: Receive) -> Callable[[], Any]:
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return again
+
+
+async def _reply(
+    send: Send,
+    status: int,
+    code: int,
+    message: str,
+    rpc_id: Any = None,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
+    known = rpc_id if isinstance(rpc_id, str | int) else None
+    body = json.dumps({"jsonrpc": "2.0", "id": known, "error": {"code": code, "message": message}}).encode()
+    start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})

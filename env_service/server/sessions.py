@@ -1,0 +1,331 @@
+"""Sessions: one cap over all transports, one thread each, and one way in which a call reaches an environment.
+
+A session owns a thread, so a call that stalls holds up nobody else, and one that hangs past the step timeout
+is abandoned with its session. WebSocket sessions live as long as their socket. MCP and HTTP sessions have no
+socket to watch: when the cap is reached, the one unused for longest gives its slot away and is *parked*; its
+episode waits under its id until the client comes back or the idle limit passes.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+
+from env_service.environment import GeoGuessrEnvironment
+from env_service.errors import GeoError
+from env_service.game import Refusal
+from env_service.models import GeoObservation, GeoState
+from env_service.server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+Transport = Literal["ws", "mcp", "http"]
+T = TypeVar("T")
+
+MAX_PARKED = 1024
+SETTLE_S = 0.3
+
+
+class Refused(Exception):
+    """A request answered with an error; `code` goes on the wire, and the session lives unless it says so."""
+
+    def __init__(self, code: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.more = more
+
+
+class _Thread:
+    """A daemon thread that runs one function after another. A hung one is left behind, and cannot keep the
+    process from ending as a pool's thread would."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    async def call(self, function: Callable[[], T], timeout_s: float) -> T:
+        """Run `function` there. Raises TimeoutError, and whatever it raises."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(value: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)  # type: ignore[arg-type]
+
+        def job() -> None:
+            value, error = None, None
+            try:
+                value = function()
+            except BaseException as raised:
+                error = raised
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, value, error)
+
+        self._jobs.put(job)
+        return await asyncio.wait_for(future, timeout_s)
+
+    def stop(self) -> None:
+        """End after what is queued."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+
+class Session:
+    """One client's play. Made by `Sessions.open`; transports read `id`, `environment` and `opening`."""
+
+    def __init__(self, transport: Transport, environment: GeoGuessrEnvironment) -> None:
+        self.id = uuid.uuid4().hex
+        self.transport = transport
+        self.environment = environment
+        self.opening: GeoObservation | None = None
+        self.thread: _Thread | None = _Thread(f"session-{self.id[:8]}")
+        self.lock = asyncio.Lock()
+        self.last_used = time.monotonic()
+        self.closed = False
+
+
+class Sessions:
+    """All sessions of the process. Used from the event loop's thread only.
+
+    Args:
+        factory: makes an environment; must be trivial.
+        cap: sessions that may hold a slot at once.
+        idle_s: seconds after which an unused session ends.
+        step_timeout_s: seconds after which a reset or a call is given up, and its session with it.
+        park_after_s: seconds of disuse after which an MCP or HTTP session may lose its slot to a newcomer.
+        metrics: where to count.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], GeoGuessrEnvironment],
+        *,
+        cap: int,
+        idle_s: float,
+        step_timeout_s: float,
+        park_after_s: float,
+        metrics: Metrics,
+    ) -> None:
+        self.factory = factory
+        self.cap = cap
+        self.idle_s = idle_s
+        self.step_timeout_s = step_timeout_s
+        self.park_after_s = park_after_s
+        self.metrics = metrics
+        self.live: dict[str, Session] = {}
+        self.parked: dict[str, Session] = {}
+        self.draining = False
+        self._busy = 0
+
+    def open(self, transport: Transport) -> Session:
+        """Take a slot.
+
+        Raises:
+            Refused: CAPACITY_REACHED or SHUTTING_DOWN.
+        """
+        self._admit()
+        session = Session(transport, self.factory())
+        self.live[session.id] = session
+        self.metrics.opened[transport] += 1
+        return session
+
+    def find(self, session_id: str, transport: Transport) -> Session:
+        """The session with this id, back in a slot if it was parked.
+
+        Raises:
+            Refused: SESSION_EXPIRED if there is none; CAPACITY_REACHED if it is parked and no slot is free.
+        """
+        session = self.live.get(session_id)
+        if session is None and session_id in self.parked:
+            self._admit()
+            session = self.parked.pop(session_id)
+            session.thread = _Thread(f"session-{session.id[:8]}")
+            self.live[session.id] = session
+        if session is None or session.transport != transport:
+            raise Refused("SESSION_EXPIRED", "there is no such session, or it has ended")
+        session.last_used = time.monotonic()
+        return session
+
+    async def reset(self, session: Session, **selection: Any) -> GeoObservation:
+        """Start an episode. Raises Refused; a refused reset leaves an earlier episode as it was."""
+        async with session.lock:
+            self._check(session)
+            try:
+                observation = await self._run(session, lambda: session.environment.reset(**selection))
+            except GeoError as error:
+                # Whoever resets is the operator's harness and may read which picture is missing.
+                raise self._refused(error, str(error)) from error
+            session.opening = observation
+            return observation
+
+    async def apply(self, session: Session, action: dict[str, Any]) -> GeoObservation:
+        """The only way in which a call reaches an environment, whatever transport it came by.
+
+        Args:
+            session: an open session.
+            action: a flat action as it came; the environment judges it.
+
+        Raises:
+            Refused: NOT_RESET, EPISODE_DONE, SESSION_EXPIRED, SHUTTING_DOWN, MISSING_FRAME, STEP_TIMEOUT or
+                EXECUTION_ERROR. The episode has not changed.
+        """
+        async with session.lock:
+            self._check(session)
+            started = time.perf_counter()
+            try:
+                observation = await self._run(session, lambda: session.environment.step(action))
+            except Refusal as error:
+                raise self._refused(error, str(error)) from error
+            except GeoError as error:
+                # An agent reads this: no frame, no file name.
+                log.error("session %s: %s", session.id, error)
+                raise self._refused(error, "the environment could not show the picture") from error
+            op = str(action.get("op"))
+            known = {spec.op for spec in session.environment.specs()}
+            self.metrics.step(
+                session.transport, op if op in known else "invalid", time.perf_counter() - started
+            )
+            if observation.done:
+                self.metrics.episodes[str(observation.metadata.get("outcome"))] += 1
+            return observation
+
+    def state(self, session: Session) -> GeoState:
+        """Where the session stands."""
+        session.last_used = time.monotonic()
+        return session.environment.state
+
+    async def close(self, session: Session) -> None:
+        """End a session: a call in flight finishes first, then the slot is free."""
+        if session.closed:
+            return
+        session.closed = True
+        async with session.lock:
+            self._forget(session)
+
+    async def park(self, session: Session) -> None:
+        """Free the slot and keep the episode for a client that may come back under the same id."""
+        async with session.lock:
+            if session.closed or session.id not in self.live:
+                return
+            self._park_now(session)
+
+    async def reap_forever(self) -> None:
+        """End sessions unused for longer than `idle_s`. WebSocket loops keep their own time."""
+        while True:
+            await asyncio.sleep(max(0.1, min(5.0, self.idle_s / 5)))
+            limit = time.monotonic() - self.idle_s
+            for session in [*self.live.values(), *self.parked.values()]:
+                if session.transport != "ws" and session.last_used < limit and not session.lock.locked():
+                    await self.close(session)
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Held from a request's first byte to the last byte of its answer, so that `drain` waits for both."""
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse what is new, let what is in flight be answered, end all sessions."""
+        self.draining = True
+        end = time.monotonic() + timeout_s
+        quiet_since: float | None = None
+        while time.monotonic() < end:
+            # Quiet for a moment, not for an instant: FastMCP's client lists tools right after its first call.
+            quiet_since = None if self._busy else quiet_since or time.monotonic()
+            if quiet_since is not None and time.monotonic() - quiet_since > SETTLE_S:
+                break
+            await asyncio.sleep(0.02)
+        await self.close_all()
+
+    async def close_all(self) -> None:
+        """End all sessions; one with a hung call is left behind."""
+        closing = [asyncio.ensure_future(self.close(session)) for session in list(self.live.values())]
+        if closing:
+            await asyncio.wait(closing, timeout=2.0)
+
+    async def _run(self, session: Session, function: Callable[[], T]) -> T:
+        assert session.thread is not None
+        try:
+            return await session.thread.call(function, self.step_timeout_s)
+        except TimeoutError as error:
+            # The thread may still be at work on the episode, so nobody else may touch it.
+            session.closed = True
+            self._forget(session)
+            message = f"the call took longer than {self.step_timeout_s:g} s; the session has ended"
+            raise Refused("STEP_TIMEOUT", message) from error
+        except (GeoError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            log.exception("session %s: the environment failed", session.id)
+            raise Refused("EXECUTION_ERROR", f"the environment failed ({type(error).__name__})") from error
+        finally:
+            session.last_used = time.monotonic()
+
+    def _check(self, session: Session) -> None:
+        if session.closed or session.thread is None:
+            raise Refused("SESSION_EXPIRED", "the session has ended")
+        if self.draining:
+            raise Refused("SHUTTING_DOWN", "the server is shutting down")
+        session.last_used = time.monotonic()
+
+    def _refused(self, error: GeoError, message: str) -> Refused:
+        code = error.code if isinstance(error, Refusal) else _code(error)
+        return Refused(code, message)
+
+    def _admit(self) -> None:
+        if self.draining:
+            raise Refused("SHUTTING_DOWN", "the server is shutting down")
+        if len(self.live) < self.cap:
+            return
+        limit = time.monotonic() - self.park_after_s
+        unused = [
+            session
+            for session in self.live.values()
+            if session.transport != "ws" and session.last_used < limit and not session.lock.locked()
+        ]
+        if not unused:
+            self.metrics.refused += 1
+            raise Refused(
+                "CAPACITY_REACHED",
+                f"all {self.cap} sessions are in use; try again later",
+                active_sessions=len(self.live),
+                max_sessions=self.cap,
+            )
+        self._park_now(min(unused, key=lambda session: session.last_used))
+
+    def _park_now(self, session: Session) -> None:
+        self.live.pop(session.id, None)
+        if session.thread is not None:
+            session.thread.stop()
+            session.thread = None
+        self.parked[session.id] = session
+        while len(self.parked) > MAX_PARKED:
+            self.parked.pop(next(iter(self.parked))).closed = True
+
+    def _forget(self, session: Session) -> None:
+        self.live.pop(session.id, None)
+        self.parked.pop(session.id, None)
+        if session.thread is not None:
+            session.thread.stop()
+            session.thread = None
+
+
+def _code(error: GeoError) -> str:
+    """MISSING_FRAME for MissingFrame, and so on."""
+    name = type(error).__name__
+    return "".join(f"_{c}" if c.isupper() and i else c for i, c in enumerate(name)).upper()

@@ -1,0 +1,355 @@
+"""Every picture that a task can show, local and verified.
+
+**What.** One 2048×1024 panorama per frame and the original of each start frame in the panorama store;
+`tasks.jsonl`, the tasks all of whose frames are there, with the SHA-256 of each; `manifest.json`, image id to
+SHA-256. A frame without a picture leaves its task, and a task with fewer than two frames leaves the pool.
+
+**Why.** A walk touches many pictures, the links to them expire, and an episode must not depend on a network.
+
+**Cost.** Live: 0.26 MB a frame and 1.8 MB an original, one graph request each; about 22 GB for a pool of
+3,700 drives, 7.5 TB for all 1.2 million. It is refused before it starts when it will not fit.
+
+The asset is a graph: plan the shards, mirror each in a step of its own, write the manifest, check. With the
+multiprocess executor the steps share one machine; with an executor of Kubernetes, Celery or ECS the same
+graph spreads over many. A shard that is lost is run again alone and goes on where it was.
+"""
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from env_service.canonical import atomic_write, sha256_file, sha256_hex
+from env_service.errors import GeoError
+from env_service.store import PanoramaStore
+from env_service.tasks import Task, read_tasks, write_tasks
+from geo_assets.data._journal import Journal
+from geo_assets.data._maps import CREDIT, picture, sample_panoramas
+from geo_assets.data._mirror import (
+    Fetched,
+    Wanted,
+    check_room,
+    fetch_all,
+    outstanding,
+    read_verified,
+    shard_of,
+    sizes,
+    wanted_pictures,
+)
+from geo_assets.data._source import open_mapillary, source_identity, source_version, workers
+from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count
+from geo_assets.data._windows import middle_of
+from geo_assets.lineage.assets import (
+    Check,
+    CheckSpec,
+    GeoAsset,
+    Made,
+    Stage,
+    StageRun,
+    code_reference,
+    failing_clearly,
+    geo_asset,
+    result_of,
+)
+from geo_assets.lineage.versions import content_version, manifest_version
+
+TASKS, MANIFEST, LOGS = "tasks.jsonl", "manifest.json", "verified"
+MIN_FRAMES = 2
+REHASHED = 48
+CHECK = "store_is_complete"
+
+
+@dataclass(frozen=True)
+class MirrorGraph(GeoAsset):
+    """The same declaration as any asset's, made into a graph of steps instead of a single one."""
+
+    def definition(self, stage: Stage) -> dg.AssetsDefinition:
+        """The graph asset for one profile: plan, one step per shard, manifest, check."""
+        name = self.names[0]
+
+        @dg.op(name="plan_shards", ins={"pool": dg.In(dg.Nothing)}, out=dg.DynamicOut(int))
+        def plan_op(context: dg.OpExecutionContext) -> Iterator[dg.DynamicOutput[int]]:
+            with failing_clearly():
+                plan(StageRun(stage, name, context.log.info))
+            for shard in range(stage.specs.mirror.shards):
+                yield dg.DynamicOutput(shard, mapping_key=f"{shard:03d}")
+
+        @dg.op(name="mirror_shard", pool=self.pool)
+        def shard_op(context: dg.OpExecutionContext, shard: int) -> int:
+            with failing_clearly():
+                return mirror_shard(StageRun(stage, name, context.log.info), shard)
+
+        @dg.op(name="write_manifest", out=dg.Out(dg.Nothing))
+        def manifest_op(context: dg.OpExecutionContext, fetched: list[int]) -> Iterator[dg.Output[None]]:
+            with failing_clearly():
+                made = finish(StageRun(stage, name, context.log.info))
+                result = result_of(self, stage, name, made, 0.0)
+            metadata = {**(result.metadata or {}), "pictures_fetched": sum(fetched)}
+            metadata.pop("seconds", None)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", dg.BetaWarning)
+                yield dg.Output(None, data_version=result.data_version, metadata=metadata)
+
+        @dg.op(name=CHECK, ins={"manifest": dg.In(dg.Nothing)}, out=dg.Out(dg.Nothing))
+        def check_op(context: dg.OpExecutionContext) -> Iterator[dg.AssetCheckResult]:
+            with failing_clearly():
+                check = verify(StageRun(stage, name, context.log.info))
+            yield dg.AssetCheckResult(
+                passed=check.passed,
+                asset_key=dg.AssetKey(name),
+                check_name=check.name,
+                metadata=dict(check.metadata),
+            )
+
+        declared = self.checks[0]
+
+        @dg.graph_asset(
+            name=name,
+            description=self.description,
+            group_name=self.group,
+            code_version=self.code_version(stage),
+            owners=["team:environments"],
+            kinds=set(self.kinds),
+            tags=dict(self.tags),
+            metadata={"profile": stage.settings.profile, **code_reference(self.compute)},
+            ins={"pool": dg.AssetIn(key=self.deps[0], dagster_type=dg.Nothing)},
+            check_specs=[
+                dg.AssetCheckSpec(
+                    declared.name, asset=name, description=declared.description, blocking=declared.blocking
+                )
+            ],
+        )
+        def mirror_graph(pool: Any) -> Any:
+            manifest = manifest_op(plan_op(pool).map(shard_op).collect())
+            return {"result": manifest, f"{name}_{CHECK}": check_op(manifest)}
+
+        return mirror_graph
+
+
+def mirror_all(run: StageRun) -> Made:
+    """The graph's steps one after the other, in this process."""
+    plan(run)
+    for shard in range(run.specs.mirror.shards):
+        mirror_shard(run, shard)
+    made = finish(run)
+    return Made(made.data_version, made.facts, made.metadata, [verify(run)])
+
+
+def plan(run: StageRun) -> int:
+    """Refuse now what would not fit; returns how many pictures are still to be fetched.
+
+    Raises:
+        NoRoom: with the projected size and what is free.
+    """
+    store = PanoramaStore(run.settings.store_url)
+    wanted = wanted_pictures(_pool(run), run.specs.mirror.originals)
+    verified = read_verified(_logs(run), source_version(run.stage))
+    todo = outstanding(wanted, verified, store)
+    projected = check_room(todo, verified, store)
+    run.say(f"{len(wanted):,} pictures wanted, {len(todo):,} to fetch, about {projected / 1e6:,.0f} MB")
+    return len(todo)
+
+
+def mirror_shard(run: StageRun, shard: int) -> int:
+    """Fetch what one shard still lacks; returns how many pictures that was.
+
+    Raises:
+        PicturesOutstanding, StoreFull, TokenRefused: what came before stays, and a rerun goes on there.
+    """
+    shards, store = run.specs.mirror.shards, PanoramaStore(run.settings.store_url)
+    wanted = wanted_pictures(_pool(run), run.specs.mirror.originals)
+    mine = [item for item in wanted if shard_of(item.image_id, shards) == shard]
+    return _fetch(run, mine, store, f"shard-{shard:03d}-of-{shards:03d}", 1.0 / shards)
+
+
+def finish(run: StageRun) -> Made:
+    """Write the tasks that are fully mirrored, and the manifest.
+
+    Raises:
+        GeoError: a picture has been neither fetched nor found missing.
+    """
+    store = PanoramaStore(run.settings.store_url)
+    pool = _pool(run)
+    verified = read_verified(_logs(run), source_version(run.stage))
+    wanted = wanted_pictures(pool, False)
+    left = outstanding(wanted, verified, store)
+    if left:
+        raise GeoError(
+            f"{len(left):,} of {len(wanted):,} pictures are in no shard's log, first {left[0].image_id}",
+            "Run: dagster asset materialize --select mirrored_panoramas",
+        )
+    dropped: Counter[str] = Counter()
+    tasks = [task for task in (_mirrored(task, verified, dropped) for task in pool) if task is not None]
+    if run.specs.mirror.originals:
+        # Starts that moved because a frame left need an original that no shard knew of.
+        starts = wanted_pictures(tasks, True)
+        _fetch(run, [item for item in starts if item.original], store, "starts", 1.0)
+        verified = read_verified(_logs(run), source_version(run.stage))
+    tasks = [_with_hashes(task, index, verified) for index, task in enumerate(tasks)]
+    path = run.folder().file(TASKS)
+    write_tasks(path, tasks)
+    manifest = manifest_of(tasks)
+    body = json.dumps(manifest, indent=0, sort_keys=True).encode() + b"\n"
+    atomic_write(run.folder().file(MANIFEST), body)
+    stored = sum(verified[item].size for item, _ in entries_of(manifest))
+    sample = sample_panoramas(store, [task.start.image_id for task in tasks]) if tasks else b""
+    return Made(
+        data_version=content_version([sha256_file(path), version_of(manifest)]),
+        facts={
+            "tasks": len(tasks),
+            "frames": len(manifest["frames"]),
+            "originals": len(manifest["originals"]),
+            "bytes": stored,
+            "pool_tasks": len(pool),
+            "frames_dropped": sum(n for reason, n in dropped.items() if not reason.startswith("task")),
+            "tasks_dropped": len(pool) - len(tasks),
+            "starts_without_original": len(tasks) - sum("sha256_original" in t.meta for t in tasks),
+        },
+        metadata={
+            **row_count(len(tasks)),
+            **column_schema(TASK_COLUMNS),
+            "dropped_by_reason": counted(dropped, "reason"),
+            **picture(sample, "Sample of the mirrored panoramas", CREDIT),
+        },
+    )
+
+
+def verify(run: StageRun) -> Check:
+    """Every picture of the manifest is in the store, and an even sample still has its hash."""
+    store = PanoramaStore(run.settings.store_url)
+    manifest = read_manifest(run.folder().path)
+    entries = [
+        (Wanted(name, kind == "originals"), digest)
+        for kind, of in manifest.items()
+        for name, digest in of.items()
+    ]
+    size_of = sizes(store)
+    absent = [item.image_id for item, _ in entries if size_of(item) < 0]
+    sample = entries[:: max(1, len(entries) // REHASHED)]
+    changed = [
+        item.image_id
+        for item, digest in sample
+        if item.image_id not in absent and sha256_hex(store.get(item.image_id, item.original)) != digest
+    ]
+    return Check(
+        CHECK,
+        bool(entries) and not absent and not changed,
+        {
+            "pictures": len(entries),
+            "absent": len(absent),
+            "hashed_again": len(sample),
+            "changed": len(changed),
+            "limit": 0,
+            **({"first_fault": (absent + changed)[0]} if absent or changed else {}),
+        },
+    )
+
+
+def manifest_of(tasks: Sequence[Task]) -> dict[str, dict[str, str]]:
+    """Image id to SHA-256 for all frames, and for the originals that are there."""
+    frames: dict[str, str] = {}
+    originals: dict[str, str] = {}
+    for task in tasks:
+        frames.update(task.meta["sha256"])
+        if "sha256_original" in task.meta:
+            originals[task.start.image_id] = task.meta["sha256_original"]
+    return {"frames": dict(sorted(frames.items())), "originals": dict(sorted(originals.items()))}
+
+
+def entries_of(manifest: dict[str, dict[str, str]]) -> list[tuple[Wanted, str]]:
+    """The pictures of a manifest with their hashes."""
+    return [
+        (Wanted(name, kind == "originals"), digest)
+        for kind, hashes in manifest.items()
+        for name, digest in hashes.items()
+    ]
+
+
+def version_of(manifest: dict[str, dict[str, str]]) -> str:
+    """Content version of a manifest."""
+    entries = entries_of(manifest)
+    return manifest_version((f"{item.image_id}/{item.original}", digest) for item, digest in entries)
+
+
+def read_manifest(folder: Path) -> dict[str, dict[str, str]]:
+    """The manifest in an asset's folder.
+
+    Raises:
+        GeoError: it is gone or unreadable.
+    """
+    try:
+        body = json.loads((folder / MANIFEST).read_text())
+        return {kind: dict(body[kind]) for kind in ("frames", "originals")}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise GeoError(
+            f"{folder / MANIFEST} cannot be read",
+            f"Run: dagster asset materialize --select {folder.name}",
+        ) from None
+
+
+def _pool(run: StageRun) -> tuple[Task, ...]:
+    return read_tasks(run.require("task_pool").path / TASKS)
+
+
+def _logs(run: StageRun) -> Path:
+    return run.folder().path / LOGS
+
+
+def _fetch(run: StageRun, items: Sequence[Wanted], store: PanoramaStore, name: str, share: float) -> int:
+    source = source_version(run.stage)
+    todo = outstanding(items, read_verified(_logs(run), source), store)
+    if not todo:
+        return 0
+    with (
+        Journal(_logs(run) / f"{name}.jsonl", source) as log,
+        open_mapillary(run.stage, share) as client,
+    ):
+        fetch_all(
+            todo, client, store, log, workers(), lambda of: run.progress(of, len(todo), f"{name} pictures")
+        )
+    return len(todo)
+
+
+def _mirrored(task: Task, verified: dict[Wanted, Fetched], dropped: Counter[str]) -> Task | None:
+    """The task with the frames that have pictures, its start in their middle; None if too few do."""
+    kept = tuple(frame for frame in task.frames if not verified[Wanted(frame.image_id)].missing)
+    dropped.update(
+        f"frame: {got.missing}" for got in (verified[Wanted(f.image_id)] for f in task.frames) if got.missing
+    )
+    if len(kept) < MIN_FRAMES:
+        dropped[f"task: fewer than {MIN_FRAMES} frames have pictures"] += 1
+        dropped["frame: its task was dropped"] += len(kept)
+        return None
+    if len(kept) == len(task.frames):
+        return task
+    return task.model_copy(update={"frames": kept, "start_frame": middle_of(kept)})
+
+
+def _with_hashes(task: Task, index: int, verified: dict[Wanted, Fetched]) -> Task:
+    hashes = {frame.image_id: verified[Wanted(frame.image_id)].sha256 for frame in task.frames}
+    original = verified.get(Wanted(task.start.image_id, True), Fetched())
+    meta = {
+        **task.meta,
+        "sha256": hashes,
+        **({"sha256_original": original.sha256} if original.sha256 else {}),
+        "offline_ready": True,
+    }
+    return task.model_copy(update={"task_index": index, "meta": meta})
+
+
+_declared = geo_asset(
+    group="data",
+    deps=["task_pool"],
+    spec=lambda specs: specs.mirror,
+    extra=source_identity,
+    kinds={"mapillary", "jpeg"},
+    name="mirrored_panoramas",
+    checks=[CheckSpec(CHECK, "Every picture of the manifest is stored, and a sample still has its hash.")],
+)(mirror_all)
+
+mirrored_panoramas = MirrorGraph(**vars(_declared))

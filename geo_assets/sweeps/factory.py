@@ -1,0 +1,174 @@
+"""All episodes of one arm on the eval tasks: the raw material of every table.
+
+Four independent passes over the same tasks, every turn kept with its words, poses and picture hashes. A sweep
+that is killed goes on where it stopped; one whose environment, arm or harness has changed starts anew and
+keeps the old episodes aside. Costs what the model's provider asks for; the sandbox policies cost seconds.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+import numpy as np
+
+from geo_assets.config.arms import ArmSpec, load_arms
+from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.fingerprint import code_version
+from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan, run_sweep
+from geo_assets.sweeps.lock import WriterLock
+from geo_assets.sweeps.outcomes import write_outcomes
+from geo_assets.sweeps.pictures import inline, strip
+from geo_assets.sweeps.records import EpisodeRecord
+from geo_assets.sweeps.replay import replay
+from geo_assets.sweeps.serving import POLICY_SERVER, served_environment, served_model
+from geo_assets.sweeps.store import SweepStore
+
+ENVIRONMENT = "eval_environment"
+CONFIG = "config.json"
+HARNESS_MODULES = ("geo_assets.sweeps.harness",)
+
+
+def sweep_assets(stage: Stage) -> list[GeoAsset]:
+    """One asset `sweep_<slug>` for every arm of the stage's profile.
+
+    Raises:
+        ArmsFileError: the arms file cannot be used.
+    """
+    return [sweep_asset(arm) for arm in load_arms(stage.settings.profile).arms]
+
+
+def sweep_asset(arm: ArmSpec) -> GeoAsset:
+    """The asset of one arm."""
+    name, words = asset_name(arm.slug), (__doc__ or "").strip()
+    description = f"**{arm.label}** ({arm.model}, protocol `{arm.protocol}`, pass@{arm.k}).\n\n{words}"
+
+    @geo_asset(
+        name=name,
+        group="sweeps",
+        deps=[ENVIRONMENT],
+        spec=lambda specs: {"arm": arm.identity(), "k": arm.k},
+        runs=served_modules(arm),
+        kinds={"json", "parquet"},
+        folders={name: folder_name(arm.slug)},
+        descriptions={name: description},
+        tags={"arm_kind": arm.kind, "provider": arm.provider, "protocol": arm.protocol},
+    )
+    def sweep(run: StageRun) -> Made:
+        return sweep_arm(run, arm)
+
+    return sweep
+
+
+def asset_name(slug: str) -> str:
+    """Name of the asset that sweeps an arm."""
+    return f"sweep_{slug}"
+
+
+def folder_name(slug: str) -> str:
+    """Folder of an arm's episodes below the profile's home."""
+    return f"sweeps/{slug}"
+
+
+def served_modules(arm: ArmSpec) -> tuple[str, ...]:
+    """Modules that the sweep starts and no import reaches.
+
+    The environment is not among them: it has a version of its own, which is the parent's.
+    """
+    return (POLICY_SERVER,) if arm.provider == "sandbox" else ()
+
+
+def harness_version(arm: ArmSpec) -> str:
+    """Version of the code that plays, and of the policies where they are ours; reports are no part of it."""
+    return code_version(HARNESS_MODULES, runs=served_modules(arm))
+
+
+def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
+    """Play what is missing, and say what stands.
+
+    Raises:
+        MissingUpstream: the eval environment has not been built.
+        SweepLocked: another process sweeps the same arm.
+        DeadEndpoint, EnvironmentUnusable, BudgetDiffers: see `harness`.
+    """
+    environment = run.require(ENVIRONMENT)
+    config, harness = environment.path / CONFIG, harness_version(arm)
+    identity = {"environment": environment.data_version, "arm": arm.identity(), "harness": harness}
+    folder = run.folder(folder_name(arm.slug)).path
+    with WriterLock(folder, run.name) as lock:
+        store = SweepStore(folder, lock, identity)
+        with (
+            served_environment(config, arm.runtime.workers) as env_url,
+            served_model(arm, config) as endpoint,
+        ):
+            plan = make_plan(arm, env_url, environment.data_version, harness)
+            swept = run_sweep(plan, env_url, endpoint, store, run.say)
+            if not swept.records:
+                raise DeadEndpoint(f"{run.name} has no scored episode", "Check the endpoint and run it again")
+            shown = strip(replay(_telling(swept.records), env_url))
+        write_outcomes(folder, store.records.values())
+    facts = facts_of(arm, swept, plan.tasks, environment.data_version, harness)
+    metadata = {
+        "episode": dg.MetadataValue.md(inline(shown, "image/jpeg", f"one episode of {arm.label}")),
+        "failures": dg.MetadataValue.json(_failures(swept.records)),
+    }
+    return Made(sweep_version(arm, swept), facts, metadata)
+
+
+def sweep_version(arm: ArmSpec, swept: Swept) -> str:
+    """Data version: the episodes of the wanted passes, byte for byte, and which are missing."""
+    digest = hashlib.sha256()
+    for record in sorted(swept.records, key=lambda record: record.key):
+        digest.update(record.line())
+    return content_version(
+        {"episodes": digest.hexdigest(), "unscored": [list(key) for key in swept.unscored], "k": arm.k}
+    )
+
+
+def facts_of(
+    arm: ArmSpec, swept: Swept, tasks: int, environment_version: str, harness: str
+) -> dict[str, Any]:
+    """Figures for the asset's page and for consumers; rewards of tables are not among them."""
+    results = [record.result for record in swept.records]
+    distances = [result.distance_km for result in results if result.distance_km is not None]
+    facts: dict[str, Any] = {
+        "arm": arm.slug,
+        "label": arm.label,
+        "arm_kind": arm.kind,
+        "model": arm.model,
+        "protocol": arm.protocol,
+        "tasks": tasks,
+        "k": arm.k,
+        "episodes": len(results),
+        "unscored": len(swept.unscored),
+        "complete": swept.complete,
+        "environment_version": environment_version,
+        "harness_version": harness,
+        "mean_env_reward": _mean([result.env_reward for result in results]),
+        "env_curve": ", ".join(sorted({result.env_curve for result in results})),
+        "no_guess_share": _mean([result.outcome != "guess" for result in results]),
+        "forced_share": _mean([result.forced for result in results]),
+        "fabricated_share": _mean([result.fabricated for result in results]),
+        "country_share": _mean([result.country_hit for result in results]),
+        "mean_turns": _mean([len(record.turns) for record in swept.records]),
+        "mean_cost": _mean([result.cost for result in results]),
+        "mean_output_tokens": _mean([result.completion_tokens for result in results]),
+    }
+    if distances:
+        facts["median_km"] = round(float(np.median(distances)), 3)
+    return facts
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(float(np.mean(values)), 6)
+
+
+def _telling(records: Sequence[EpisodeRecord]) -> EpisodeRecord:
+    """The episode that shows most: most different tools used, then the first."""
+    return max(records, key=lambda record: (len(record.result.counts), -record.sample, -record.task_index))
+
+
+def _failures(records: Sequence[EpisodeRecord]) -> dict[str, int]:
+    found = sorted(failure for record in records for failure in record.result.failures)
+    return {failure: found.count(failure) for failure in dict.fromkeys(found)}

@@ -1,0 +1,140 @@
+"""The two far ends of a sweep for as long as it lasts: the environment on loopback, and the arm's model.
+
+The environment is always served here, from the folder that `eval_environment` published, so a sweep plays
+exactly that version. The model is wherever its provider is: in the sandbox, at a policy server of our own.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from env_service.errors import GeoError
+from geo_assets.config.arms import ArmSpec
+from resources.endpoints import ChatEndpoint
+from resources.processes import ServerProcess
+
+POLICY_SERVER = "resources.sandbox.policy_server"
+ENVIRONMENT_SERVER = "env_service.server"
+SPARE_SESSIONS = 4
+IDLE_S = 3600.0
+"""A model may think, and a provider may be retried, for longer than an idle player is waited for."""
+
+
+@dataclass(frozen=True)
+class FarEnd:
+    """Where a provider answers, and the variable that holds its key."""
+
+    base_url: str
+    key_variable: str
+
+
+PROVIDERS: Mapping[str, FarEnd] = {
+    "openai": FarEnd("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": FarEnd("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "hf_router": FarEnd("https://router.huggingface.co/v1", "HF_TOKEN"),
+    "openai_compatible": FarEnd("", "GEO_ENDPOINT_KEY"),
+    "self_hosted": FarEnd("", "GEO_ENDPOINT_KEY"),
+}
+
+
+@contextmanager
+def served_environment(config: Path, workers: int) -> Iterator[str]:
+    """Serve the environment of a configuration file and give its address.
+
+    Raises:
+        GeoError: it does not start.
+    """
+    options = ["--config", str(config), "--port", "0", "--idle-s", str(IDLE_S)]
+    options += ["--max-concurrent", str(workers + SPARE_SESSIONS)]
+    with ServerProcess(ENVIRONMENT_SERVER, options, name="environment service") as server:
+        yield server.url
+
+
+@contextmanager
+def served_model(arm: ArmSpec, config: Path) -> Iterator[ChatEndpoint]:
+    """The arm's endpoint, with a policy server behind it where the provider is the sandbox.
+
+    Raises:
+        GeoError: a key or an address is missing, or the policy server does not start.
+    """
+    if arm.provider == "sandbox":
+        options = policy_options(config)
+        with ServerProcess(POLICY_SERVER, options, name="sandbox policy server") as server:
+            yield from _open(arm, f"{server.url}/v1", None)
+    else:
+        yield from _open(arm, *far_end(arm, dict(os.environ)))
+
+
+def far_end(arm: ArmSpec, environ: Mapping[str, str]) -> tuple[str, SecretStr | None]:
+    """Address and key of an arm's provider.
+
+    Raises:
+        GeoError: names the variable or the field that is missing.
+    """
+    provider = PROVIDERS[arm.provider]
+    base_url = arm.base_url or provider.base_url
+    if not base_url:
+        raise GeoError(
+            f"Arm {arm.slug} is {arm.provider} and has no address",
+            "Serve the model and set base_url of the arm in arms.yaml",
+        )
+    key = environ.get(provider.key_variable, "")
+    if not key and provider.base_url:
+        raise GeoError(
+            f"Arm {arm.slug} needs {provider.key_variable}, which is not set",
+            f"Set it and run: dagster asset materialize --select sweep_{arm.slug}",
+        )
+    return base_url, SecretStr(key) if key else None
+
+
+def policy_options(config: Path) -> list[str]:
+    """Command line of the policy server for the eval split of an environment's configuration."""
+    body = read_config(config)
+    split = body["splits"]["eval"]
+    tasks, panos = (_beside(config, str(split[key])) for key in ("tasks", "panos"))
+    return ["--tasks", tasks, "--panos", panos, "--view-px", str(body.get("view_px", 640))]
+
+
+def read_config(config: Path) -> dict[str, Any]:
+    """An environment's configuration file.
+
+    Raises:
+        GeoError: it cannot be read, or has no eval split.
+    """
+    try:
+        body = json.loads(config.read_text(encoding="utf-8"))
+        if not isinstance(body["splits"]["eval"], dict):
+            raise TypeError("splits.eval is no object")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GeoError(
+            f"{config} is no configuration of an eval environment ({error})",
+            "Run: dagster asset materialize --select '*eval_environment'",
+        ) from None
+    return dict(body)
+
+
+def _open(arm: ArmSpec, base_url: str, key: SecretStr | None) -> Iterator[ChatEndpoint]:
+    runtime = arm.runtime
+    endpoint = ChatEndpoint(
+        base_url,
+        arm.model,
+        key,
+        timeout_s=runtime.timeout_s,
+        attempts=runtime.attempts,
+        backoff_s=runtime.backoff_s,
+    )
+    try:
+        yield endpoint
+    finally:
+        endpoint.close()
+
+
+def _beside(config: Path, value: str) -> str:
+    """A path of the configuration as the environment reads it: relative to the configuration's own folder."""
+    return value if "://" in value or Path(value).is_absolute() else str(config.parent / value)

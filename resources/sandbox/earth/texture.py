@@ -1,0 +1,68 @@
+"""Flat pictures that are pasted into the scene: packed pixels with copies at half, quarter, ... size.
+
+A pixel is one unsigned 32-bit number whose bytes in memory are red, green, blue, alpha.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from resources.sandbox.earth.palette import Colour
+
+Packed = NDArray[np.uint32]
+_LEVELS = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Texture:
+    """Copies of one picture, each half the size of the one before; colours are premultiplied by alpha."""
+
+    levels: tuple[Packed, ...]
+
+    def level_for(self, pixels: float) -> Packed:
+        """The copy whose height suits a drawn height in pixels."""
+        for level in self.levels:
+            if level.shape[0] <= pixels * 1.5:
+                return level
+        return self.levels[-1]
+
+
+def texture_from_image(image: Image.Image) -> Texture:
+    """A texture of an RGB or RGBA image."""
+    rgba = np.asarray(image.convert("RGBA")).astype(np.float32)
+    rgba[..., :3] *= rgba[..., 3:] / np.float32(255.0)
+    levels = []
+    for _ in range(_LEVELS):
+        levels.append(pack(rgba))
+        height, width = rgba.shape[0] // 2, rgba.shape[1] // 2
+        if height < 1 or width < 1:
+            break
+        even = rgba[: 2 * height, : 2 * width]
+        rgba = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / np.float32(4.0)
+    return Texture(tuple(levels))
+
+
+def pack(rgba: NDArray[np.float32]) -> Packed:
+    """Floats (..., 4) of 0 to 255 to packed pixels (...)."""
+    bytes_ = np.ascontiguousarray(np.clip(rgba + np.float32(0.5), 0, 255).astype(np.uint8))
+    return bytes_.view(np.uint32)[..., 0]
+
+
+def pack_colour(colour: Colour, alpha: float = 255.0) -> np.uint32:
+    """One opaque packed pixel."""
+    return np.uint32(pack(np.array([*colour, alpha], dtype=np.float32).reshape(1, 4))[0])
+
+
+def tinted(level: Packed, light: Colour, haze: Colour, share: float) -> Packed:
+    """A copy of packed premultiplied pixels: multiplied by `light` (1 is neutral), then mixed towards haze."""
+    rgba = level.view(np.uint8).reshape(*level.shape, 4).astype(np.float32)
+    keep = 1.0 - share
+    alpha = rgba[..., 3] * np.float32(share / 255.0)
+    for channel in range(3):
+        rgba[..., channel] *= np.float32(light[channel] * keep)
+        rgba[..., channel] += alpha * np.float32(haze[channel])
+    return pack(rgba)

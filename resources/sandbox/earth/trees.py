@@ -1,0 +1,207 @@
+"""Which trees stand where, and their pictures.
+
+A tree is drawn once per (kind, colour, light) as a transparent sprite out of dabs of leaf colour, lit from one
+side; frames scale it by distance.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter
+
+from resources.sandbox.earth.chance import unit
+from resources.sandbox.earth.climate import Climate
+from resources.sandbox.earth.palette import Colour, mix, scale
+from resources.sandbox.earth.texture import Texture, texture_from_image
+
+TREE_HEIGHT_M: dict[str, float] = {
+    "spruce": 13.0, "pine": 12.0, "birch": 10.0, "oak": 10.0, "poplar": 15.0, "cypress": 9.0,
+    "umbrella": 9.0, "eucalyptus": 13.0, "palm": 10.0, "banana": 4.0, "acacia": 6.5, "baobab": 11.0,
+    "cactus": 4.0, "bush": 2.0, "olive": 5.0, "bamboo": 9.0, "cherry": 6.0, "mango": 8.0, "agave": 1.6,
+}  # fmt: skip
+"""Typical height of every kind of tree, metres."""
+
+NATIVE: dict[str, str] = {
+    "AU": "eucalyptus eucalyptus bush", "NZ": "pine oak umbrella", "JP": "pine bamboo cherry",
+    "KR": "pine cherry oak", "IT": "cypress umbrella olive", "GR": "olive cypress bush",
+    "ES": "olive pine bush", "PT": "eucalyptus umbrella olive", "ZA": "acacia eucalyptus bush",
+    "MX": "cactus agave mango", "BR": "palm mango umbrella", "KE": "acacia acacia banana",
+    "UG": "banana banana mango", "TZ": "acacia baobab banana", "MG": "baobab palm banana",
+    "SN": "baobab acacia palm", "TH": "palm mango bamboo", "VN": "bamboo palm banana",
+    "IN": "mango palm acacia", "LK": "palm banana mango", "FR": "poplar oak poplar", "NL": "poplar oak birch",
+    "RU": "birch birch spruce", "FI": "birch spruce pine", "SE": "spruce birch pine", "NO": "spruce pine birch",
+    "CL": "poplar eucalyptus pine", "AR": "poplar bush eucalyptus", "UY": "eucalyptus palm bush",
+    "MY": "palm palm mango", "ID": "palm banana mango", "PH": "palm banana mango",
+}  # fmt: skip
+"""Kinds that a country is known for, where the climate lets them grow."""
+
+_TROPICAL = frozenset({"palm", "banana", "mango", "baobab", "acacia", "bamboo", "cactus", "agave"})
+_COLD = frozenset({"spruce", "birch", "pine"})
+
+
+def tree_mix(code: str, climate: Climate, seed: int) -> tuple[str, ...]:
+    """Three kinds of trees for a drive: of the country where they can grow, else of the climate."""
+    kinds = list(_climate_kinds(climate))
+    for index, kind in enumerate(NATIVE.get(code, "").split()):
+        too_cold = kind in _TROPICAL and climate.mean_c < 12.0
+        too_warm = kind in _COLD and climate.mean_c > 21.0
+        if not (too_cold or too_warm) and unit(seed, 40, index) < 0.8:
+            kinds[index] = kind
+    return tuple(kinds)
+
+
+def _climate_kinds(climate: Climate) -> tuple[str, str, str]:
+    if climate.arid > 0.55:
+        return (
+            "bush",
+            "acacia" if climate.mean_c > 17 else "bush",
+            "palm" if climate.mean_c > 21 else "bush",
+        )
+    if climate.mean_c > 22.0:
+        return ("acacia", "bush", "mango") if climate.arid > 0.2 else ("palm", "mango", "banana")
+    if climate.mean_c > 15.0:
+        return ("olive", "cypress", "pine") if climate.arid > 0.15 else ("oak", "pine", "bamboo")
+    if climate.mean_c > 7.0:
+        return ("oak", "birch", "poplar")
+    return ("spruce", "spruce", "birch")
+
+
+@lru_cache(maxsize=64)
+def tree_texture(kind: str, leaf: Colour, lit_from_right: bool, snow: float, variant: int) -> Texture:
+    """The sprite of one tree, 256 x 256, its foot at the middle of the lower edge."""
+    size = 256
+    image = Image.new("RGBA", (size, size), (0, 0, 0, 0))
+    pen = ImageDraw.Draw(image)
+    rng = np.random.default_rng([len(kind), ord(kind[0]), ord(kind[-1]), variant, 7003])
+    colour = _leaf_of(kind, leaf)
+    _trunk(pen, kind, rng)
+    for x, y, radius in _crown(kind, rng):
+        light = (
+            0.78 + 0.32 * (x - 128.0) / 128.0 * (1.0 if lit_from_right else -1.0) - 0.24 * (y - 110.0) / 128.0
+        )
+        shade = scale(colour, light * (0.82 + 0.36 * rng.random()))
+        if snow > 0.2 and rng.random() < snow * 0.7 * (1.0 - y / 260.0):
+            shade = mix(shade, (238.0, 242.0, 248.0), 0.85)
+        fill = (*(int(channel) for channel in shade), 255)
+        if kind in ("spruce", "pine") or (kind == "palm" and radius < 8):
+            pen.polygon(
+                [(x - radius, y + radius * 0.5), (x, y - radius * 0.7), (x + radius, y + radius * 0.5)], fill
+            )
+        else:
+            pen.ellipse([x - radius, y - radius * 0.8, x + radius, y + radius * 0.8], fill)
+    if kind in ("palm", "banana", "agave"):
+        _fronds(pen, kind, colour, rng)
+    if kind == "cactus":
+        _cactus(pen, colour)
+    return texture_from_image(image.filter(ImageFilter.SMOOTH))
+
+
+def _leaf_of(kind: str, leaf: Colour) -> Colour:
+    own: dict[str, tuple[Colour, float]] = {
+        "spruce": ((34.0, 66.0, 44.0), 0.75), "pine": ((58.0, 88.0, 50.0), 0.7),
+        "cypress": ((44.0, 72.0, 40.0), 0.8), "eucalyptus": ((122.0, 138.0, 104.0), 0.75),
+        "olive": ((134.0, 146.0, 108.0), 0.8), "palm": ((78.0, 126.0, 48.0), 0.6),
+        "acacia": ((110.0, 128.0, 56.0), 0.6), "cherry": ((232.0, 178.0, 196.0), 0.55),
+        "bamboo": ((136.0, 168.0, 72.0), 0.7), "cactus": ((84.0, 122.0, 72.0), 0.9),
+        "agave": ((112.0, 146.0, 124.0), 0.9), "banana": ((104.0, 160.0, 56.0), 0.8),
+        "mango": ((38.0, 92.0, 38.0), 0.7), "bush": ((120.0, 124.0, 72.0), 0.4),
+        "umbrella": ((62.0, 96.0, 52.0), 0.7), "birch": ((136.0, 164.0, 76.0), 0.35),
+    }  # fmt: skip
+    target, share = own.get(kind, (leaf, 0.0))
+    return mix(leaf, target, share)
+
+
+def _trunk(pen: ImageDraw.ImageDraw, kind: str, rng: np.random.Generator) -> None:
+    bark = {"birch": (222, 220, 212), "eucalyptus": (204, 190, 170), "baobab": (150, 128, 110)}.get(
+        kind, (92, 70, 52)
+    )
+    half, top = {
+        "baobab": (26, 70), "palm": (5, 60), "eucalyptus": (6, 90), "acacia": (5, 100), "umbrella": (7, 100),
+        "bush": (0, 256), "cactus": (0, 256), "agave": (0, 256), "bamboo": (0, 256), "cypress": (4, 200),
+        "birch": (4, 80), "banana": (7, 130),
+    }.get(kind, (7, 130))  # fmt: skip
+    if half == 0:
+        return
+    lean = float(rng.uniform(-14, 14)) if kind in ("palm", "eucalyptus") else 0.0
+    pen.polygon(
+        [
+            (128 - half, 256),
+            (128 + lean - half * 0.6, top),
+            (128 + lean + half * 0.6, top),
+            (128 + half, 256),
+        ],
+        (*bark, 255),
+    )
+    if kind in ("acacia", "umbrella", "eucalyptus", "baobab"):
+        for side in (-1, 1):
+            pen.line([(128, 150), (128 + side * 56, 76)], (*bark, 255), width=max(3, half // 2))
+
+
+def _crown(kind: str, rng: np.random.Generator) -> list[tuple[float, float, float]]:
+    """Dabs of foliage as (x, y, radius), back to front."""
+    if kind in ("palm", "agave", "cactus"):
+        return []
+    if kind in ("spruce",):
+        dabs = []
+        for y in np.linspace(24, 236, 26):
+            half = 8 + (y - 20) * 0.33
+            dabs += [
+                (128 + half * t + float(rng.normal(0, 3)), float(y), 13.0 + 4 * rng.random())
+                for t in np.linspace(-0.8, 0.8, 6)
+            ]
+        return dabs
+    boxes: dict[str, list[tuple[float, float, float, float, int, float]]] = {
+        # centre x, centre y, half width, half height, dabs, radius
+        "oak": [(128, 96, 92, 78, 190, 15)],
+        "mango": [(128, 110, 104, 92, 240, 14)],
+        "birch": [(128, 104, 56, 92, 150, 10)],
+        "poplar": [(128, 122, 34, 114, 160, 11)],
+        "cypress": [(128, 132, 26, 122, 150, 9)],
+        "umbrella": [(128, 66, 108, 34, 150, 13)],
+        "pine": [(128, 76, 70, 62, 120, 15), (128, 128, 58, 34, 40, 13)],
+        "eucalyptus": [(86, 80, 46, 40, 60, 11), (170, 66, 48, 40, 66, 11), (128, 44, 50, 30, 54, 11)],
+        "acacia": [(128, 70, 120, 20, 130, 11), (78, 96, 50, 12, 36, 9)],
+        "baobab": [(70, 52, 46, 22, 34, 11), (186, 50, 48, 22, 36, 11), (128, 38, 60, 20, 36, 10)],
+        "olive": [(128, 116, 86, 70, 170, 11)],
+        "bush": [(128, 170, 116, 80, 150, 17)],
+        "bamboo": [(100, 120, 60, 118, 120, 9), (158, 110, 60, 106, 120, 9)],
+        "cherry": [(128, 110, 104, 74, 190, 13)],
+        "banana": [(128, 100, 40, 30, 20, 12)],
+    }  # fmt: skip
+    dabs = []
+    for cx, cy, half_x, half_y, count, radius in boxes.get(kind, boxes["oak"]):
+        angle = rng.uniform(0, 2 * math.pi, count)
+        reach = np.sqrt(rng.random(count))
+        for a, d in zip(angle, reach, strict=True):
+            size = radius * (0.7 + 0.7 * rng.random())
+            dabs.append((cx + half_x * d * math.cos(a), max(size, cy + half_y * d * math.sin(a)), size))
+    return sorted(dabs, key=lambda dab: -dab[1])
+
+
+def _fronds(pen: ImageDraw.ImageDraw, kind: str, colour: Colour, rng: np.random.Generator) -> None:
+    cx, cy, reach, width, count = {"palm": (128, 62, 104, 13, 15), "banana": (128, 116, 112, 30, 10)}.get(
+        kind, (128, 246, 120, 20, 15)
+    )
+    for index in range(count):
+        angle = math.pi * (index + 0.5) / count + float(rng.uniform(-0.1, 0.1))
+        droop = 62.0 if kind == "palm" else 18.0
+        fill = (*(int(c) for c in scale(colour, 0.7 + 0.5 * rng.random())), 255)
+        points = []
+        for t in np.linspace(0, 1, 7):
+            x = cx + reach * t * math.cos(angle)
+            y = cy - reach * 0.62 * t * math.sin(angle) + droop * t * t
+            points.append((float(x), float(y), width * float(1 - t) ** 0.6 * (0.5 + float(t))))
+        upper = [(x, y - half * 0.6) for x, y, half in points]
+        lower = [(x, y + half * 0.6) for x, y, half in reversed(points)]
+        pen.polygon(upper + lower, fill)
+
+
+def _cactus(pen: ImageDraw.ImageDraw, colour: Colour) -> None:
+    fill = (*(int(c) for c in colour), 255)
+    pen.rounded_rectangle([112, 10, 144, 256], 16, fill)
+    for x, low, high in ((60, 150, 60), (176, 120, 30)):
+        pen.rounded_rectangle([x, high, x + 24, low], 12, fill)
+        pen.rounded_rectangle([min(x, 112), low - 22, max(x + 24, 130), low], 10, fill)

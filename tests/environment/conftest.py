@@ -1,0 +1,34 @@
+"""The small world, and one server for every test that needs no special one."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import websockets.sync.client
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from environment_lab import FRAMES, PLACES, Server, World, serve, task_row, write_world
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Five tasks on five continents."""
+    folder = tmp_path_factory.mktemp("world")
+    rows = [task_row(i, place, count) for i, (place, count) in enumerate(zip(PLACES, FRAMES, strict=True))]
+    return World(folder, *write_world(folder, rows))
+
+
+@pytest.fixture(scope="session")
+def server(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server in simulation mode for every test that needs no special one."""
+    with serve(tmp_path_factory.mktemp("server"), *world.arguments) as running:
+        yield running
+
+
+@pytest.fixture
+def ws(server: Server) -> Iterator[websockets.sync.client.ClientConnection]:
+    """A fresh WebSocket session on the shared server."""
+    with server.connect() as connection:
+        yield connection
