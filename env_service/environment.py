@@ -21,7 +21,7 @@ from openenv.core.env_server.interfaces import Environment  # type: ignore[impor
 from openenv.core.env_server.types import EnvironmentMetadata  # type: ignore[import-untyped]
 
 from env_service.episode import INVALID, Episode, Guess, Pose, Result
-from env_service.game import MODE_OFFERS, BadSelection, EpisodeOver, Game, NotReset
+from env_service.game import MODE_OFFERS, BadSelection, EpisodeOver, Game, NotReset, check_reset_fields
 from env_service.geodesy import haversine_km
 from env_service.maps import render_map
 from env_service.models import (
@@ -97,15 +97,13 @@ class GeoGuessrEnvironment(Environment):  # type: ignore[misc]
             split: which split; the first of the service if not given.
             index: address of the task, from 0. Never wrapped.
             task_index: the same under its other name.
-            unknown: refused, so that a misspelt `index` does not play task 0.
+            unknown: refused.
 
         Raises:
             BadSelection: no such split, index out of range, or an argument nobody knows.
             MissingFrame: the opening picture is not in the store.
         """
-        if unknown:
-            names = ", ".join(sorted(unknown))[:80].encode("ascii", "replace").decode()
-            raise BadSelection(f"reset takes no {names}", "It takes split, index, seed and episode_id.")
+        check_reset_fields(unknown)
         name = self.game.default_split if split is None else split
         if index is not None and task_index is not None and index != task_index:
             raise BadSelection("index and task_index are two names for one thing and differ", "Give one.")

@@ -4,7 +4,7 @@ Loaded once per process and never changed. Not here: loading (the server does it
 `environment`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -57,6 +57,16 @@ class BadSelection(Refusal):
 
 class NoSuchSplit(BadSelection):
     """A split this service does not hold."""
+
+
+RESET_FIELDS = ("split", "index", "task_index", "seed", "episode_id")
+
+
+def check_reset_fields(names: Iterable[str]) -> None:
+    """Refuse what `reset` does not take, so that a misspelt `index` does not play task 0. Raises BadSelection."""
+    if unknown := sorted(set(names) - set(RESET_FIELDS)):
+        shown = ", ".join(unknown)[:80].encode("ascii", "replace").decode()
+        raise BadSelection(f"reset takes no {shown}", f"It takes {', '.join(RESET_FIELDS)}.")
 
 
 @dataclass(frozen=True)

@@ -8,42 +8,39 @@ with whole-number coordinates and reduced, in one face built into Pillow: the sa
 
 import io
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from env_service._map_ground import (
+    BORDER,
+    COAST,
+    GRID,
+    LANDS,
+    OFF_WORLD,
+    SEA,
+    Window,
+    grid_step,
+    ground,
+    meridian_step,
+    multiples,
+    whole,
+)
 from env_service._map_text import Color, Page, ascii_text, stamp
 from env_service.geodesy import EARTH_RADIUS_KM, wrap_longitude
-from env_service.geography import Detail, geography
+from env_service.geography import geography
 
 MIN_SPAN_DEG = 0.02
 MAX_SPAN_DEG = 360.0
-COARSE_FROM_SPAN_DEG = 60.0
-"""From this span on the 1:110 m outlines are drawn, below it the 1:50 m ones."""
-
-SUPERSAMPLING = 2
-
-SEA: Color = (201, 223, 236)
-OFF_WORLD: Color = (232, 236, 240)
-LANDS: tuple[Color, ...] = (
-    (246, 240, 220), (232, 240, 216), (248, 230, 216), (238, 232, 244), (226, 238, 232), (250, 238, 204),
-)  # fmt: skip
-COAST: Color = (112, 146, 170)
-BORDER: Color = (168, 128, 140)
-GRID: Color = (178, 192, 202)
 INK: Color = (46, 52, 64)
 GRID_INK: Color = (88, 104, 120)
 COUNTRY_INK: Color = (132, 92, 112)
 PAPER: Color = (255, 255, 255)
 PIN: Color = (208, 42, 48)
 LAST_PIN: Color = (28, 96, 200)
-
-_GRID_STEPS_DEG = (45, 30, 20, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 _KM_PER_DEGREE = math.radians(1.0) * EARTH_RADIUS_KM
 
 
@@ -58,59 +55,6 @@ class MapPin(Protocol):
     def lon(self) -> float: ...
     @property
     def label(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class Window:
-    """The part of the world on a map, and how it is scaled.
-
-    Attributes:
-        lat, lon: the middle, degrees; lat may be moved so that the map stays between the poles.
-        x_scale, y_scale: pixels per degree of longitude and latitude.
-        size_px: edge of the map in pixels.
-    """
-
-    lat: float
-    lon: float
-    x_scale: float
-    y_scale: float
-    size_px: int
-
-    @classmethod
-    def around(cls, lat: float, lon: float, span_deg: float, size_px: int) -> "Window":
-        """A square map that is `span_deg` degrees of latitude high, as wide on the ground as it is high."""
-        room = max(0.0, 90.0 - span_deg / 2.0)
-        middle = max(-room, min(room, lat))
-        y_scale = size_px / span_deg
-        # Near a pole the whole circle of longitudes may be narrower than the map; then it is stretched.
-        x_scale = max(size_px / 360.0, y_scale * math.cos(math.radians(middle)))
-        return cls(middle, wrap_longitude(lon), x_scale, y_scale, size_px)
-
-    @property
-    def west(self) -> float:
-        """Longitude of the left edge; may lie below -180."""
-        return self.lon - self.size_px / self.x_scale / 2.0
-
-    @property
-    def east(self) -> float:
-        """Longitude of the right edge; may lie above 180."""
-        return self.lon + self.size_px / self.x_scale / 2.0
-
-    @property
-    def south(self) -> float:
-        """Latitude of the lower edge; below -90 where the map is higher than the world."""
-        return self.lat - self.size_px / self.y_scale / 2.0
-
-    @property
-    def north(self) -> float:
-        """Latitude of the upper edge."""
-        return self.lat + self.size_px / self.y_scale / 2.0
-
-    def xy(self, lat: float, lon: float) -> tuple[int, int]:
-        """Pixel of a position, on the copy of the world nearest to the middle."""
-        away = wrap_longitude(lon - self.lon)
-        half = self.size_px / 2.0
-        return _whole(half + away * self.x_scale), _whole(half + (self.lat - lat) * self.y_scale)
 
 
 def render_map(
@@ -134,7 +78,7 @@ def render_map(
     if not 64 <= size_px <= 2048:
         raise ValueError(f"size_px {size_px} is outside 64..2048")
     window = Window.around(lat, lon, span_deg, size_px)
-    page = Page(_ground(window, span_deg))
+    page = Page(ground(window, span_deg))
     _mark_middle(page, window.xy(lat, lon))
     _pins(page, window, list(pins))
     _scale_bar(page, window)
@@ -167,126 +111,18 @@ def _palette() -> Image.Image:
     return picture
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """Many lines in one array: points (n, 2) lon/lat, starts (m + 1,), boxes (m, 4) west south east north."""
-
-    points: NDArray[np.float64]
-    starts: NDArray[np.int64]
-    boxes: NDArray[np.float64]
-    colors: tuple[Color, ...] = ()
-
-    @classmethod
-    def of(cls, lines: Sequence[NDArray[np.float32]], colors: Sequence[Color] = ()) -> "_Lines":
-        points = np.concatenate(lines).astype(np.float64)
-        starts = np.cumsum([0, *(len(line) for line in lines)])
-        low = np.minimum.reduceat(points, starts[:-1])
-        high = np.maximum.reduceat(points, starts[:-1])
-        return cls(points, starts, np.hstack([low, high]), tuple(colors))
-
-
-@lru_cache(maxsize=2)
-def _layers(detail: Detail) -> tuple[_Lines, _Lines, _Lines]:
-    """Land to fill (large first, so that enclaves end on top), coasts, borders."""
-    known = geography()
-    rings = known.country_outlines(detail)
-    colors = [_land_color(code) for code in known.country_outline_codes(detail)]
-    coasts = known.coast_lines(detail)
-    if detail == "50m":
-        islands = known.island_outlines()
-        rings, coasts = rings + islands, coasts + islands
-        colors += [LANDS[0]] * len(islands)
-    order = np.argsort([-_box_area(ring) for ring in rings], kind="stable").tolist()
-    fill = _Lines.of([rings[i] for i in order], [colors[i] for i in order])
-    return fill, _Lines.of(coasts), _Lines.of(known.border_lines(detail))
-
-
-def _ground(window: Window, span_deg: float) -> Image.Image:
-    """Sea, land, graticule, coasts and borders, without text."""
-    edge = window.size_px * SUPERSAMPLING
-    picture = Image.new("RGB", (edge, edge), SEA)
-    draw = ImageDraw.Draw(picture)
-    land, coasts, borders = _layers("110m" if span_deg >= COARSE_FROM_SPAN_DEG else "50m")
-    for index, line in _projected(land, window):
-        draw.polygon(line, fill=land.colors[index])
-    for x, y, horizontal in _grid(window, span_deg):
-        ends = ((0, y), (edge, y)) if horizontal else ((x, 0), (x, edge))
-        draw.line(ends, fill=GRID, width=1)
-    for _, line in _projected(borders, window):
-        draw.line(line, fill=BORDER, width=2)
-    for _, line in _projected(coasts, window):
-        draw.line(line, fill=COAST, width=2)
-    for pole, outer in ((90.0, 0), (-90.0, edge)):
-        y = _whole((window.size_px / 2 + (window.lat - pole) * window.y_scale) * SUPERSAMPLING)
-        if 0 < y < edge:
-            draw.rectangle((0, min(y, outer), edge, max(y, outer)), fill=OFF_WORLD)
-    return picture.reduce(SUPERSAMPLING)
-
-
-def _projected(lines: _Lines, window: Window) -> Iterable[tuple[int, Sequence[float]]]:
-    """Lines that reach into the window as (number, flat x y array) in supersampled whole pixels."""
-    scale = np.array([window.x_scale, -window.y_scale]) * SUPERSAMPLING
-    west, south, east, north = lines.boxes.T
-    for turn in (-360.0, 0.0, 360.0):
-        seen = (east + turn > window.west) & (west + turn < window.east)
-        seen &= (north > window.south) & (south < window.north)
-        numbers = np.flatnonzero(seen)
-        if not len(numbers):
-            continue
-        pieces = [lines.points[lines.starts[i] : lines.starts[i + 1]] for i in numbers.tolist()]
-        origin = np.array([window.lon - turn, window.lat])
-        half = window.size_px * SUPERSAMPLING / 2.0
-        pixels = np.floor((np.concatenate(pieces) - origin) * scale + (half + 0.5))
-        lengths = np.array([len(piece) for piece in pieces])
-        ends = np.cumsum(lengths)
-        # Points that fall on the pixel before them add nothing; a line keeps its first point.
-        kept = np.ones(len(pixels), bool)
-        kept[1:] = (pixels[1:] != pixels[:-1]).any(axis=1)
-        kept[ends[:-1]] = True
-        counts = np.add.reduceat(kept, ends - lengths)
-        flat = pixels[kept].astype(np.float32)
-        for number, part in zip(numbers.tolist(), np.split(flat, np.cumsum(counts)[:-1]), strict=True):
-            if len(part) > 1:
-                # Pillow reads a buffer of 32-bit floats without unpacking it; its hints know only sequences.
-                yield number, cast("Sequence[float]", part)
-
-
-def _grid(window: Window, span_deg: float) -> list[tuple[int, int, bool]]:
-    """Graticule lines as supersampled (x, y, is a parallel)."""
-    step = _grid_step(span_deg)
-    half = window.size_px / 2.0
-    lines = []
-    for lat in _multiples(step, max(-90.0, window.south), min(90.0, window.north)):
-        lines.append((0, _whole((half + (window.lat - lat) * window.y_scale) * SUPERSAMPLING), True))
-    for lon in _multiples(_meridian_step(window, step), window.west, window.east):
-        lines.append((_whole((half + (lon - window.lon) * window.x_scale) * SUPERSAMPLING), 0, False))
-    return lines
-
-
-def _grid_step(span_deg: float) -> float:
-    """Distance between parallels: the largest of the usual steps that gives three or more."""
-    return next((step for step in _GRID_STEPS_DEG if span_deg / step >= 3.0), _GRID_STEPS_DEG[-1])
-
-
-def _meridian_step(window: Window, step: float) -> float:
-    """Distance between meridians: as for parallels, wider where meridians run close together."""
-    width = window.east - window.west
-    fitting = [other for other in _GRID_STEPS_DEG if other >= step and width / other >= 3.0]
-    return fitting[0] if fitting and width / step > 8.0 else step
-
-
 def _graticule_labels(page: Page, window: Window, span_deg: float) -> None:
-    step, size = _grid_step(span_deg), page.picture.width
+    step, size = grid_step(span_deg), page.picture.width
     digits = max(0, math.ceil(-math.log10(step) - 1e-9)) if step < 1 else 0
-    for lat in _multiples(step, max(-90.0, window.south), min(90.0, window.north)):
+    for lat in multiples(step, max(-90.0, window.south), min(90.0, window.north)):
         text = stamp(_degrees(lat, digits, "NS"), 11, GRID_INK, PAPER)
-        y = _whole(size / 2.0 + (window.lat - lat) * window.y_scale) - text.height // 2
+        y = whole(size / 2.0 + (window.lat - lat) * window.y_scale) - text.height // 2
         page.place(text, [(4, y)])
-    across = _meridian_step(window, step)
+    across = meridian_step(window, step)
     digits = max(0, math.ceil(-math.log10(across) - 1e-9)) if across < 1 else 0
-    for lon in _multiples(across, window.west, window.east):
+    for lon in multiples(across, window.west, window.east):
         text = stamp(_degrees(wrap_longitude(lon), digits, "EW"), 11, GRID_INK, PAPER)
-        x = _whole(size / 2.0 + (lon - window.lon) * window.x_scale) - text.width // 2
+        x = whole(size / 2.0 + (lon - window.lon) * window.x_scale) - text.width // 2
         page.place(text, [(x, 4)])
 
 
@@ -353,7 +189,7 @@ def _scale_bar(page: Page, window: Window) -> None:
     most = size * 0.28 * km_per_pixel
     power = 10.0 ** math.floor(math.log10(most))
     km = next(step * power for step in (5, 2, 1) if step * power <= most)
-    length = _whole(km / km_per_pixel)
+    length = whole(km / km_per_pixel)
     right, y = size - 14, size - 14
     draw = ImageDraw.Draw(page.picture)
     draw.rectangle((right - length - 2, y - 3, right + 2, y + 3), fill=PAPER)
@@ -425,24 +261,3 @@ _TOWNS_TRIED = 120
 def _least_population(span_deg: float) -> int:
     """Smallest town that is drawn at a span: everything below 3 degrees, millions on a map of the world."""
     return int(min(3_000_000.0, 1_500.0 * span_deg**1.8)) if span_deg >= 3.0 else 0
-
-
-def _multiples(step: float, low: float, high: float) -> list[float]:
-    """All multiples of a step from `low` to `high`."""
-    return [
-        number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-    ]
-
-
-def _whole(value: float) -> int:
-    return math.floor(value + 0.5)
-
-
-def _box_area(ring: NDArray[np.float32]) -> float:
-    width, height = (ring.max(axis=0) - ring.min(axis=0)).tolist()
-    return float(width * height)
-
-
-def _land_color(code: str) -> Color:
-    """A tone per country, the same on every map."""
-    return LANDS[sum(ord(letter) * weight for letter, weight in zip(code, (7, 3), strict=False)) % len(LANDS)]

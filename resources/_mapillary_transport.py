@@ -133,6 +133,7 @@ class Transport:
         self._total_timeout_s = 10.0 * timeout_s
         self._local = threading.local()
         self._sessions: weakref.WeakSet[requests.Session] = weakref.WeakSet()
+        self._lock = threading.Lock()
         _redact_connection_log()
 
     def get(self, url: str, params: dict[str, str], auth: AuthBase, what: str, max_bytes: int) -> Answer:
@@ -185,12 +186,15 @@ class Transport:
             session.mount("http://", adapter)
             session.mount("https://", adapter)
             self._local.session = session
-            self._sessions.add(session)
+            with self._lock:
+                self._sessions.add(session)
         return session
 
     def close(self) -> None:
         """Close the connections of every thread; the next request opens new ones."""
-        for session in list(self._sessions):
+        with self._lock:
+            sessions = list(self._sessions)
+        for session in sessions:
             session.close()
 
 

@@ -148,7 +148,7 @@ def tiles_covering(bbox: tuple[float, float, float, float], z: int) -> list[Tile
 
 def _spanned(low: float, high: float, z: int) -> range:
     last_tile = (1 << z) - 1
-    # Bounds of a tile that went through atan and back miss the edge by some 1e-12 of a tile; a point has none.
+    # Bounds that went through atan and back miss the edge by some 1e-12 of a tile; a point needs no slack.
     slack = 1e-9 if high - low > 1e-8 else 0.0
     first = max(0, min(last_tile, math.floor(low + slack)))
     last = max(first, min(last_tile, math.ceil(high - slack) - 1))

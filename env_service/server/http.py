@@ -40,7 +40,7 @@ def add_control_routes(app: FastAPI, sessions: Sessions) -> None:
         body = await _body(request)
         session = _named(request, sessions) or sessions.open("http")
         try:
-            return _observation(await sessions.reset(session, **body), session)
+            return _observation(await sessions.reset(session, body), session)
         except Refused:
             if session.opening is None:
                 await sessions.close(session)

@@ -192,7 +192,7 @@ class Gate:
     async def _open(self) -> Session:
         session = self.sessions.open("mcp")
         try:
-            await self.sessions.reset(session, **next(self.tasks))
+            await self.sessions.reset(session, next(self.tasks))
         except BaseException:
             await self.sessions.close(session)
             raise

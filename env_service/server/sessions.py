@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from env_service.environment import GeoGuessrEnvironment
 from env_service.errors import GeoError
-from env_service.game import Refusal
+from env_service.game import Refusal, check_reset_fields
 from env_service.models import GeoObservation, GeoState
 from env_service.server.metrics import Metrics
 
@@ -158,11 +158,16 @@ class Sessions:
         session.last_used = time.monotonic()
         return session
 
-    async def reset(self, session: Session, **selection: Any) -> GeoObservation:
-        """Start an episode. Raises Refused; a refused reset leaves an earlier episode as it was."""
+    async def reset(self, session: Session, selection: dict[str, Any]) -> GeoObservation:
+        """Start an episode; `selection` is what the caller sent.
+
+        Raises:
+            Refused: an earlier episode is as it was.
+        """
         async with session.lock:
             self._check(session)
             try:
+                check_reset_fields(selection)
                 observation = await self._run(session, lambda: session.environment.reset(**selection))
             except GeoError as error:
                 # Whoever resets is the operator's harness and may read which picture is missing.

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 TRY_AGAIN_LATER = 1013
 SERVICE_RESTART = 1012
 SESSION_EXPIRED = 4408
-LINGER_S = 5.0
+LINGER_S = 3.0
 
 
 def websocket_endpoint(sessions: Sessions) -> Callable[[WebSocket], Awaitable[None]]:
@@ -80,6 +80,10 @@ async def _answer(sessions: Sessions, session: Session, frame: Any) -> str | Non
     except Refused as refusal:
         sessions.metrics.errors[refusal.code] += 1
         return error_frame(refusal.code, str(refusal), **refusal.more)
+    except Exception as error:
+        log.exception("session %s: a frame was not understood", session.id)
+        sessions.metrics.errors["SESSION_ERROR"] += 1
+        return error_frame("SESSION_ERROR", f"the server failed ({type(error).__name__})")
 
 
 def _message(frame: Any) -> dict[str, Any]:
@@ -101,7 +105,7 @@ async def _dispatch(sessions: Sessions, session: Session, message: dict[str, Any
     if not isinstance(data, dict) or message.keys() - {"type", "data"}:
         raise Refused("VALIDATION_ERROR", "a message has a type and an object named data")
     if kind == "reset":
-        return observation_frame(await sessions.reset(session, **data))
+        return observation_frame(await sessions.reset(session, data))
     if kind == "step":
         if "data" not in message:
             raise Refused("VALIDATION_ERROR", "a step has its action in data")

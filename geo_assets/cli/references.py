@@ -91,10 +91,11 @@ def tile_by_library(data: bytes) -> int:
     return len(mapbox_vector_tile.decode(data)["sequence"]["features"])
 
 
-def closest_by_loop(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Smallest great-circle distance between rows of a and b (lat, lon), start to start, in a loop."""
-    return min(
-        great_circle_km(lat_a, lon_a, lat_b, lon_b)
-        for lat_a, lon_a in a.tolist()
-        for lat_b, lon_b in b.tolist()
-    )
+def closest_by_loop(where: NDArray[Any]) -> float:
+    """Smallest great-circle distance between any two rows (lat, lon) of `where`, pair by pair."""
+    rows = where.tolist()
+    least = math.inf
+    for first, (lat, lon) in enumerate(rows):
+        for other_lat, other_lon in rows[first + 1 :]:
+            least = min(least, great_circle_km(lat, lon, other_lat, other_lon))
+    return least

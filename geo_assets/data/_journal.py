@@ -62,6 +62,17 @@ class Journal:
         self._stream.close()
 
 
+def sweep_parts(folder: Path) -> int:
+    """Remove what killed writers left half written in a folder; returns how many files that was.
+
+    For use before any writer starts: a part that is still being written would be lost.
+    """
+    parts = list(folder.glob(".*.part")) if folder.is_dir() else []
+    for part in parts:
+        part.unlink(missing_ok=True)
+    return len(parts)
+
+
 def read_entries(path: Path, belongs_to: str) -> list[dict[str, Any]]:
     """The whole entries of a log, which another process may be writing; none if it belongs to something else.
 

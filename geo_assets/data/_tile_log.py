@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from env_service.canonical import atomic_write, sha256_hex
+from geo_assets.data._journal import sweep_parts
 
 LOG, INDEX, TILES = "fetched.jsonl", "index.json", "tiles"
 
@@ -39,6 +40,7 @@ class TileLog:
         self.source = source
         self.stored: dict[str, StoredTile] = {}
         (folder / TILES).mkdir(parents=True, exist_ok=True)
+        sweep_parts(folder / TILES)
         self._load()
 
     def fresh(self, tile: str, max_age_s: float) -> bool:

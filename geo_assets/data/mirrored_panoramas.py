@@ -28,7 +28,7 @@ from env_service.canonical import atomic_write, sha256_file, sha256_hex
 from env_service.errors import GeoError
 from env_service.store import PanoramaStore
 from env_service.tasks import Task, read_tasks, write_tasks
-from geo_assets.data._journal import Journal
+from geo_assets.data._journal import Journal, sweep_parts
 from geo_assets.data._maps import CREDIT, picture, sample_panoramas
 from geo_assets.data._mirror import (
     Fetched,
@@ -147,6 +147,8 @@ def plan(run: StageRun) -> int:
         NoRoom: with the projected size and what is free.
     """
     store = PanoramaStore(run.settings.store_url)
+    if "://" not in store.url:
+        sweep_parts(Path(store.url))
     wanted = wanted_pictures(_pool(run), run.specs.mirror.originals)
     verified = read_verified(_logs(run), source_version(run.stage))
     todo = outstanding(wanted, verified, store)

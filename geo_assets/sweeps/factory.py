@@ -12,12 +12,14 @@ from typing import Any
 import dagster as dg
 import numpy as np
 
+from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.versions import content_version
 from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan, run_sweep
 from geo_assets.sweeps.lock import WriterLock
+from geo_assets.sweeps.names import asset_name, folder_name
 from geo_assets.sweeps.outcomes import write_outcomes
 from geo_assets.sweeps.pictures import inline, strip
 from geo_assets.sweeps.records import EpisodeRecord
@@ -61,16 +63,6 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
     return sweep
 
 
-def asset_name(slug: str) -> str:
-    """Name of the asset that sweeps an arm."""
-    return f"sweep_{slug}"
-
-
-def folder_name(slug: str) -> str:
-    """Folder of an arm's episodes below the profile's home."""
-    return f"sweeps/{slug}"
-
-
 def served_modules(arm: ArmSpec) -> tuple[str, ...]:
     """Modules that the sweep starts and no import reaches.
 
@@ -89,10 +81,15 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
 
     Raises:
         MissingUpstream: the eval environment has not been built.
+        GeoError: its split is empty.
         SweepLocked: another process sweeps the same arm.
         DeadEndpoint, EnvironmentUnusable, BudgetDiffers: see `harness`.
     """
     environment = run.require(ENVIRONMENT)
+    if "empty_because" in environment.facts:
+        raise GeoError(
+            f"{run.name} has nothing to play: the eval split is empty ({environment.facts['empty_because']})"
+        )
     config, harness = environment.path / CONFIG, harness_version(arm)
     identity = {"environment": environment.data_version, "arm": arm.identity(), "harness": harness}
     folder = run.folder(folder_name(arm.slug)).path

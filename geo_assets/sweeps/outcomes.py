@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 from env_service.canonical import atomic_write, sha256_file
 from env_service.errors import GeoError
 from geo_assets.sweeps.records import EpisodeRecord
-from geo_assets.sweeps.store import EPISODES, read_episodes
+from geo_assets.sweeps.store import EPISODES, OUTCOMES, read_episodes
 
-OUTCOMES = "outcomes.parquet"
 SOURCE_KEY = b"episodes_sha256"
 
 COUNTED = {

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from env_service.canonical import atomic_write, canonical_json, sha256_hex
 from env_service.errors import GeoError
+from geo_assets.lineage.folders import MARKER
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.records import EpisodeRecord, Timing
 
@@ -30,7 +31,9 @@ EPISODES = "episodes.jsonl"
 TIMINGS = "timings.jsonl"
 UNSCORED = "unscored.jsonl"
 IDENTITY = "identity.json"
-FILES = (EPISODES, TIMINGS, UNSCORED, IDENTITY)
+OUTCOMES = "outcomes.parquet"
+# In the order of moving: what says that the folder is finished goes first, what says whose it is goes last.
+FILES = (MARKER, OUTCOMES, EPISODES, TIMINGS, UNSCORED, IDENTITY)
 SHORT = 12
 
 
@@ -193,7 +196,6 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _move(source: Path, target: Path) -> None:
-    # The identity goes last: half a move leaves files without one, which the next start moves aside too.
     target.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         if (source / name).exists():

@@ -266,7 +266,7 @@ def _within(pixel: tuple[int, int], buffer: int) -> bool:
 
 
 def _line(pixels: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The pixels of a line without repeats; a drive within one pixel gets a second, since a line needs two."""
+    """The pixels of a line without repeats; a drive within one pixel gets a second one: a line needs two."""
     line = [pixel for index, pixel in enumerate(pixels) if index == 0 or pixel != pixels[index - 1]]
     if len(line) == 1:
         line.append((line[0][0] + 1, line[0][1]))

@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -84,7 +85,11 @@ class _Handler(BaseHTTPRequestHandler):
         started = time.perf_counter()
         server = cast(MapillaryServer, self.server)
         base_url = f"http://{self.headers.get('Host') or urlsplit(server.url).netloc}"
-        reply = server.app.answer(self.path, self.headers.get("Authorization") or "", base_url)
+        try:
+            reply = server.app.answer(self.path, self.headers.get("Authorization") or "", base_url)
+        except Exception:  # a fault of this server is told to both sides, and costs one request
+            traceback.print_exc()
+            reply = Reply(500, b"internal error", "text/plain")
         server.note(urlsplit(self.path).path, reply, time.perf_counter() - started)
         if reply.drop:
             self.close_connection = True

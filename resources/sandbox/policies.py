@@ -32,7 +32,6 @@ ORACLE_MEDIAN_KM = 40.0
 ORACLE_SIGMA = 0.8
 """The oracle's error is log-normal: half of its guesses within 40 km, nineteen in twenty within 150 km."""
 
-EXTRA_CALLS = 2
 GRID_DEG = 6.0
 REFINE_STARTS = 5
 FINEST_STEP_DEG = 0.02
@@ -121,19 +120,21 @@ class Policies:
     def _noisy_oracle(self, moment: Moment, rng: random.Random) -> Answer:
         distance = ORACLE_MEDIAN_KM * math.exp(ORACLE_SIGMA * rng.gauss(0.0, 1.0))
         lat, lon = destination(moment.truth.lat, moment.truth.lon, rng.uniform(0.0, 360.0), distance)
-        first = [_look(rng.choice([90.0, 180.0, 270.0]))]
-        optional = [
+        about = [
             Call("pan", {"delta_deg": rng.choice([-45.0, 45.0])}),
             Call("zoom", {"fov_deg": rng.choice([20.0, 35.0, 60.0])}),
             Call("move", {"direction": "forward", "meters": 10.0}),
-            Call("place_pin", {**_point(lat, lon), "label": "best candidate", "span_deg": 7.0}),
-            Call("view_map", {**_point(lat, lon), "span_deg": rng.choice([3.0, 7.0, 20.0])}),
-            Call("reverse_geocode", _point(lat, lon)),
-            Call("list_pins", {}),
-            Call("clear_pins", {}),
-            Call("measure", {"lat_a": 0.0, "lon_a": 0.0, "lat_b": _deg(lat), "lon_b": _deg(lon)}),
         ]
-        plan = first + rng.sample(optional, EXTRA_CALLS)
+        pin = Call("place_pin", {**_point(lat, lon), "label": "best candidate", "span_deg": 7.0})
+        map_work = [
+            [pin],
+            [pin, Call("list_pins", {})],
+            [pin, Call("clear_pins", {})],
+            [Call("view_map", {**_point(lat, lon), "span_deg": rng.choice([3.0, 7.0, 20.0])})],
+            [Call("reverse_geocode", _point(lat, lon))],
+            [Call("measure", {"lat_a": 0.0, "lon_a": 0.0, "lat_b": _deg(lat), "lon_b": _deg(lon)})],
+        ]
+        plan = [_look(rng.choice([90.0, 180.0, 270.0])), rng.choice(about), *rng.choice(map_work)]
         return _follow(plan, _guess(lat, lon, "The scene fits this region."), moment)
 
     def _true_capital(self, moment: Moment, rng: random.Random) -> Answer:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from environment_lab import PARIS, World, task_row, write_world
+
 from env_service.environment import GeoGuessrEnvironment
 from env_service.game import BadSelection, EpisodeOver, Game, NoSuchSplit, NotReset
 from env_service.models import GeoAction, GeoObservation
 from env_service.scoring import board_reward, game_reward
 from env_service.server.config import load_game, make_config
 from env_service.store import MissingFrame
-from environment_lab import PARIS, World, task_row, write_world
 
 HIDDEN = ("distance_km", "score", "true_lat", "true_lon", "parsed_ok")
 
@@ -100,7 +101,7 @@ def test_camera_pins_and_measure(env: GeoGuessrEnvironment) -> None:
     assert env.step({"op": "clear_pins"}).pins == []
     assert [pin.index for pin in env.step({"op": "pin", "lat": 0, "lon": 0, "label": ""}).pins] == [3]
     names = env.step({"op": "reverse_geocode", "lat": 48.8566, "lon": 2.3522}).feedback
-    assert names == "France, Western Europe; nearest city Paris."
+    assert names.startswith("France, Western Europe; nearest city Paris") and "km" not in names
     degree = env.step({"op": "measure", "lat_a": 0, "lon_a": 0, "lat_b": 0, "lon_b": 1})
     assert degree.feedback == "111.2 km." and degree.image_kind == "none" and degree.image_base64 == ""
 
@@ -116,7 +117,10 @@ def test_walking_follows_the_frames_and_stops_at_the_ends(env: GeoGuessrEnvironm
     assert (back.moved_meters, back.metadata["frame_index"], back.can_move_backward) == (25.0, 0, False)
     assert back.image_base64 != start.image_base64
     over = _guess(env, lat=back.heading_deg, lon=0.0)
-    assert (over.true_lat, over.true_lon) == (env.game.tasks("eval")[0].start.lat, env.game.tasks("eval")[0].start.lon)
+    assert (over.true_lat, over.true_lon) == (
+        env.game.tasks("eval")[0].start.lat,
+        env.game.tasks("eval")[0].start.lon,
+    )
 
 
 def test_out_of_turns_is_an_end_without_reward(under: Callable[..., GeoGuessrEnvironment]) -> None:
@@ -268,7 +272,9 @@ def test_a_missing_frame_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_operator_chooses_the_curve(world: World, under: Callable[..., GeoGuessrEnvironment]) -> None:
-    board = GeoGuessrEnvironment(load_game(make_config({"splits": {"eval": _split(world)}, "curve": "board-v1"})))
+    board = GeoGuessrEnvironment(
+        load_game(make_config({"splits": {"eval": _split(world)}, "curve": "board-v1"}))
+    )
     board.reset(index=0)
     board.step({"op": "look", "heading_deg": 1})
     far = _guess(board, lat=-45, lon=170)

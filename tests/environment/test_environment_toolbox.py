@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from pydantic import ValidationError
+
 from env_service.environment import GeoGuessrEnvironment
 from env_service.models import OP_FIELDS, GeoAction, Heading
 from env_service.server.app import schema
 from env_service.toolbox import InvalidAction, action_schema, listed, resolve, tool, tool_specs
-from pydantic import ValidationError
 
 TABLE = {
     "look": ("look", 0.01),

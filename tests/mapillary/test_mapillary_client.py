@@ -1,15 +1,16 @@
 """The client against a real server that misbehaves as told."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from env_service.errors import GeoError
+from resources import _mapillary_asking
 from resources.mapillary import (
     DenseBox,
     LinkExpired,
@@ -25,6 +26,15 @@ JPEG = b"\xff\xd8\xff\xe0" + b"picture" * 50 + b"\xff\xd9"
 TILE = b"\x1a\x02\x0a\x00"
 DENSE = {"error": {"message": "Please reduce the amount of data you're asking for", "code": 1}}
 LIMIT = {"error": {"message": "Application request limit reached", "code": 4, "is_transient": True}}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
 
 def ok(body: Any, **headers: str) -> tuple[int, dict[str, str], Any]:
@@ -166,7 +176,7 @@ def test_a_silent_server_times_out(scripted: Any, client_for: Any) -> None:
 def test_an_endless_answer_is_cut_short(
     scripted: Any, client_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("resources._mapillary_asking", fromlist=["x"]).MAX_BYTES, "graph", 1000)
+    monkeypatch.setitem(_mapillary_asking.MAX_BYTES, "graph", 1000)
     scripted.say(ok(b" " * 100_000))
     with pytest.raises(UnexpectedAnswer, match="More than"):
         client_for(scripted.url).image("12")
@@ -176,11 +186,14 @@ def test_an_endless_answer_is_cut_short(
 # --- pace -----------------------------------------------------------------------------------------------
 
 
-def test_retry_after_is_obeyed(scripted: Any, client_for: Any) -> None:
+def test_retry_after_holds_everybody_who_shares_the_pace(scripted: Any, client_for: Any) -> None:
+    clock = Clock()
+    limiter = RequestLimiter(None, clock=lambda: clock.now, sleep=clock.sleep)
     scripted.say((429, {"Retry-After": "1"}, LIMIT), ok({"id": "12"}))
-    started = time.monotonic()
+    assert client_for(scripted.url, limiter=limiter).image("12") == {"id": "12"}
+    assert clock.slept == [1.0]
+    scripted.say((503, {"Retry-After": "0"}, b""), ok({"id": "12"}))
     assert client_for(scripted.url).image("12") == {"id": "12"}
-    assert time.monotonic() - started >= 1.0
 
 
 def test_a_retry_after_beyond_patience_is_raised_at_once_with_its_seconds(
@@ -199,14 +212,6 @@ def test_a_retry_after_that_makes_no_sense_is_ignored(scripted: Any, client_for:
     for stated in ("soon", "nan", "-5"):
         scripted.say((429, {"Retry-After": stated}, LIMIT), ok({"id": "12"}))
         assert client_for(scripted.url).image("12") == {"id": "12"}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now, self.slept = 100.0, []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
 
 
 def test_the_limiter_spaces_requests_and_holds_everybody() -> None:
@@ -232,19 +237,15 @@ def test_no_limit_never_sleeps_and_zero_is_refused() -> None:
 
 
 def test_threads_share_one_pace_and_retries_count(scripted: Any, client_for: Any) -> None:
-    moments: list[float] = []
-
-    def note(path: str) -> Any:
-        moments.append(time.monotonic())
-        return ok({"id": path[1:3]})
-
-    scripted.say(note)
-    client = client_for(scripted.url, requests_per_minute=3000)
+    clock = Clock()
+    limiter = RequestLimiter(3000, clock=lambda: clock.now, sleep=clock.sleep)
+    scripted.say((503, {}, b""), lambda path: ok({"id": path[1:3]}))
+    client = client_for(scripted.url, limiter=limiter)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: client.image(f"{n + 10}"), range(21)))
-    assert len(moments) == 21
-    # Twenty gaps of 20 ms each, whatever the machine does in between.
-    assert max(moments) - min(moments) >= 0.35
+        list(pool.map(lambda n: client.image(f"{n + 10}"), range(20)))
+    # Twenty-one requests, 20 ms after each other: the first at once, the last 400 ms later.
+    assert sorted(clock.slept) == pytest.approx([0.02 * n for n in range(1, 21)])
+    assert client.counts["requests"] == len(scripted.seen) == 21
 
 
 # --- boxes, batches, pictures ---------------------------------------------------------------------------
@@ -256,8 +257,6 @@ def box_server(images: dict[str, tuple[float, float]], most: int) -> Any:
     asked: list[int] = []
 
     def answer(path: str) -> Any:
-        from urllib.parse import parse_qs, urlsplit
-
         west, south, east, north = map(float, parse_qs(urlsplit(path).query)["bbox"][0].split(","))
         inside = [i for i, (lon, lat) in images.items() if west <= lon <= east and south <= lat <= north]
         asked.append(len(inside))
@@ -325,8 +324,6 @@ def test_what_a_batch_leaves_out_is_asked_one_by_one(scripted: Any, client_for: 
 
 def test_a_batch_that_is_too_much_is_halved(scripted: Any, client_for: Any) -> None:
     def answer(path: str) -> Any:
-        from urllib.parse import parse_qs, urlsplit
-
         ids = parse_qs(urlsplit(path).query)["image_ids"][0].split(",")
         return (500, {}, DENSE) if len(ids) > 4 else ok({"data": [{"id": image_id} for image_id in ids]})
 
@@ -354,7 +351,7 @@ def test_a_picture_that_does_not_exist_is_not_found(scripted: Any, client_for: A
     with pytest.raises(NotFound, match="no original picture of 12"):
         client_for(scripted.url).picture("12", original=True)
     scripted.say((404, {}, b"Not Found"))
-    with pytest.raises(NotFound, match="picture x.jpg"):
+    with pytest.raises(NotFound, match=r"picture x\.jpg"):
         client_for(scripted.url).download(f"{scripted.url}/x.jpg")
 
 

@@ -60,7 +60,7 @@ def ask_picture(client: MapillaryClient, url: str) -> object:
 
 
 REFUSALS: list[tuple[str, tuple[int, ...], Callable[..., object], type[MapillaryError], bool]] = [
-    # kind, statuses (the recorded one, or every plausible one where none was recorded), question, error, retried
+    # kind, statuses (the recorded one, or every plausible one), question, error, whether it is retried
     ("auth: no Authorization header", (500,), ask_image, TokenRefused, False),
     ("auth: malformed token", (401,), ask_image, TokenRefused, False),
     ("auth: never-issued token in header", (401,), ask_image, TokenRefused, False),
@@ -164,7 +164,7 @@ def test_odd_fields(
 
 def test_a_ten_megabyte_tile_comes_whole_and_decodes(odd: Any, scripted: Any, client_for: Any) -> None:
     assert odd["tile: ~10 MB z14 tile"]["http_status"] == 200
-    line = tuple((n * 7 % 4096, n * 13 % 4096) for n in range(2000))
+    line = tuple((n * 7 % 4096, n * 13 % 4096) for n in range(3000))
     features = [TileFeature(line, {"id": f"{n:022d}", "image_id": 10**16 + n}) for n in range(1200)]
     tile = encode_tile({"sequence": features})
     assert len(tile) > 5_000_000

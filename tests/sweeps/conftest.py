@@ -1,18 +1,26 @@
-"""Makes the lab importable, and builds one small environment for the tests that only read it."""
+"""Makes the lab importable, and serves one small environment for the tests that need no other."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sweeps_lab import build_environment
+from sweeps_lab import Lab, build_environment
+
+from geo_assets.sweeps.serving import POLICY_SERVER, policy_options, served_environment
+from resources.processes import ServerProcess
 
 
 @pytest.fixture(scope="session")
-def six_tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Home folder of an environment with six tasks; copy what you change."""
-    home = tmp_path_factory.mktemp("six")
-    build_environment(home, 6)
-    return home
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Six tasks, served, with the policies."""
+    home = tmp_path_factory.mktemp("lab")
+    config = build_environment(home, 6)
+    with (
+        served_environment(config, 8) as env_url,
+        ServerProcess(POLICY_SERVER, policy_options(config), name="policies") as policies,
+    ):
+        yield Lab(home, env_url, policies.url)

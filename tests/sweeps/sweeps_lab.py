@@ -1,8 +1,14 @@
-"""A small eval environment of real servers: tasks at real towns, pictures of noise that no two tasks share."""
+"""A small eval environment of real servers: tasks at real towns, pictures of noise, no two alike."""
 
 import json
-from dataclasses import replace
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +20,10 @@ from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import Stage, StageRun
 from geo_assets.lineage.folders import AssetFolder
+from geo_assets.sweeps.harness import Swept, make_plan, run_sweep
+from geo_assets.sweeps.lock import WriterLock
+from geo_assets.sweeps.store import SweepStore
+from resources.endpoints import ChatEndpoint
 
 KM = 1 / 111.195
 
@@ -95,3 +105,113 @@ def lab_arm(slug: str, **changes: object) -> ArmSpec:
     arm = load_arms("sandbox").get(slug)
     runtime = arm.runtime.model_copy(update={"workers": 2, "attempts": 2, "backoff_s": 0.01, "timeout_s": 20})
     return arm.model_copy(update={"runtime": runtime, **changes})
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A served environment and the policies behind it."""
+
+    home: Path
+    env_url: str
+    policy_url: str
+
+    @property
+    def config(self) -> Path:
+        """The environment's configuration file."""
+        return self.home / "eval_environment" / "config.json"
+
+    def endpoint(self, arm: ArmSpec, url: str = "") -> ChatEndpoint:
+        """The arm's model, at the policy server or at another address."""
+        runtime = arm.runtime
+        return ChatEndpoint(
+            f"{url or self.policy_url}/v1",
+            arm.model,
+            timeout_s=runtime.timeout_s,
+            attempts=runtime.attempts,
+            backoff_s=runtime.backoff_s,
+        )
+
+    def sweep(self, arm: ArmSpec, folder: Path, url: str = "", workers: int = 2) -> Swept:
+        """Play an arm into a folder."""
+        plan = make_plan(arm, self.env_url, "lab-1", "harness-1")
+        with WriterLock(folder, arm.slug) as lock:
+            store = SweepStore(folder, lock, {"arm": arm.identity()})
+            return run_sweep(plan, self.env_url, self.endpoint(arm, url), store, lambda _: None, workers)
+
+
+Fault = tuple[int, dict[str, str], bytes]
+Script = Callable[[int, dict[str, Any]], Fault | None]
+
+
+@contextmanager
+def faulty(target: str, script: Script) -> Iterator[str]:
+    """A real HTTP server before the policies: it answers by script, or passes the request on.
+
+    The script is given the number of the request, from 1, and its body.
+    """
+    counter, lock = iter(range(1, 1_000_000)), threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            with lock:
+                number = next(counter)
+            fault = script(number, json.loads(body))
+            self._send(*(fault or self._forward(body)))
+
+        def _forward(self, body: bytes) -> Fault:
+            headers = {"Content-Type": "application/json"}
+            request = urllib.request.Request(f"{target}{self.path}", body, headers)
+            with urllib.request.urlopen(request) as answer:
+                return answer.status, headers, answer.read()
+
+        def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def completion(
+    text: str = "", calls: Sequence[tuple[str, str]] = (), finish: str | None = "stop", model: str = "m"
+) -> Fault:
+    """A chat completion with the words and calls given, each call a name and its raw arguments."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for number, (name, arguments) in enumerate(calls)
+        ]
+    body = {
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+    }
+    return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
+
+
+HTML: Fault = (200, {"Content-Type": "text/html"}, b"<html>gateway</html>")
+EMPTY: Fault = (200, {"Content-Type": "application/json"}, b'{"choices": []}')
+BUSY: Fault = (
+    429,
+    {"Retry-After": "0", "Content-Type": "application/json"},
+    b'{"error": {"message": "slow down"}}',
+)
+BROKEN: Fault = (503, {"Content-Type": "text/plain"}, b"upstream down")

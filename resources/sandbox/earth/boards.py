@@ -13,7 +13,7 @@ from resources.sandbox.earth.palette import PAINT
 from resources.sandbox.earth.texture import Texture, texture_from_image
 
 Ink = tuple[int, int, int]
-INFO_BOARD_M = (1.5, 1.0)
+INFO_BOARD_M = (1.02, 0.68)
 """Width and height of the board with the small print (name, flag, web address, telephone), metres."""
 
 
@@ -94,12 +94,15 @@ def limit_texture(american: bool, number: int) -> Texture:
 
 
 @lru_cache(maxsize=64)
-def info_texture(code: str, script: str, tongue: str, flag: str, domain: str, phone: str, variant: int) -> Texture:
+def info_texture(
+    code: str, script: str, tongue: str, flag: str, domain: str, phone: str, variant: int
+) -> Texture:
     """The board with the small print, INFO_BOARD_M: a name, the flag, a web address and a telephone number.
 
-    From a normal view it is a pale board; its letters and flag resolve only when one zooms or drives up to it.
+    From a normal view it is a pale board; its letters and flag resolve only when one zooms or drives up to
+    it.
     """
-    scale = 200
+    scale = 294
     image = Image.new("RGB", (int(INFO_BOARD_M[0] * scale), int(INFO_BOARD_M[1] * scale)), (236, 236, 230))
     pen = ImageDraw.Draw(image)
     ink = (28, 36, 60)
@@ -134,9 +137,15 @@ def plate_texture(paint: str, band: bool, variant: int) -> Texture:
 
 
 _SHAFTS: dict[str, tuple[Ink, int]] = {
-    "wood": ((104, 80, 60), 12), "woodt": ((112, 88, 66), 13), "conc": ((178, 176, 170), 13), "jp": ((156, 156, 152), 15),
-    "holes": ((196, 192, 180), 16), "metal": ((122, 128, 134), 9), "lamp": ((134, 138, 142), 8), "sign": ((140, 142, 146), 12),
-}  # fmt: skip
+    "wood": ((104, 80, 60), 12),
+    "woodt": ((112, 88, 66), 13),
+    "conc": ((178, 176, 170), 13),
+    "jp": ((156, 156, 152), 15),
+    "holes": ((196, 192, 180), 16),
+    "metal": ((122, 128, 134), 9),
+    "lamp": ((134, 138, 142), 8),
+    "sign": ((140, 142, 146), 12),
+}
 SHAFT_WIDTH_M = 0.5
 """Width that a shaft texture covers; the shaft itself is thinner."""
 

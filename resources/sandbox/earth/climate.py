@@ -158,11 +158,11 @@ def climate_at(lat: float, lon: float, month: int) -> Climate:
     swing = 0.35 * max(0.0, abs(lat) - 8.0) * (1.0 + weight(CONTINENTAL, lat, lon))
     season = math.cos((month - 7) * math.pi / 6.0) * (1.0 if lat >= 0 else -1.0)
     now = mean + swing * season
-    boreal, temperate, tropical = (40.0, 80.0, 52.0), (92.0, 136.0, 58.0), (46.0, 122.0, 42.0)
+    boreal, temperate, tropical = (70.0, 104.0, 62.0), (112.0, 146.0, 70.0), (72.0, 132.0, 58.0)
     leaf = mix(mix(boreal, temperate, (mean - 2.0) / 11.0), tropical, (mean - 17.0) / 9.0)
     leaf = mix(leaf, (150.0, 146.0, 74.0), (arid - 0.12) / 0.45)
     soil = mix(mix((112.0, 92.0, 70.0), (222.0, 192.0, 138.0), arid * 1.3), (192.0, 78.0, 42.0), red)
-    grass = mix(mix(leaf, (148.0, 176.0, 88.0), 0.35), (212.0, 194.0, 108.0), (arid - 0.1) / 0.35)
+    grass = mix(mix(leaf, (156.0, 178.0, 98.0), 0.45), (212.0, 194.0, 108.0), (arid - 0.1) / 0.35)
     grass = mix(mix(grass, soil, (arid - 0.4) / 0.3), (170.0, 158.0, 96.0), (7.0 - now) / 12.0)
     return Climate(
         arid=arid,

@@ -1,10 +1,11 @@
 """What the streets of each country look like: the facts, as one table that a person can edit.
 
 Columns: `mid` (centre) and `edge` line (paint letter, then d dashed, s solid, = double solid; N none), `dash`
-(metres painted/metres not), `pole` with its spacing in metres, `script`, `tongue` (how Latin names sound), `wall` and
-`roof` (names in `palette`), `plate` (front, rear, + for a blue band), `warn` (warning sign: tri, ytri, dia),
-`dir` (direction sign paint), `kerb` paint (alternates with white or black, g plain, N none), `post` (paint of
-the bollards' reflectors, N none), `dirt` (share of unpaved roads), `fence`, `flag` (see `flags`), `tel` (calling code).
+(metres painted/metres not), `pole` with its spacing in metres, `script`, `tongue` (how Latin names sound),
+`wall` and `roof` (names in `palette`), `plate` (front, rear, + for a blue band), `warn` (warning sign: tri,
+ytri, dia), `dir` (direction sign paint), `kerb` paint (alternates with white or black, g plain, N none),
+`post` (paint of the bollards' reflectors, N none), `dirt` (share of unpaved roads), `fence`, `flag` (see
+`flags`), `tel` (calling code).
 """
 
 from __future__ import annotations

@@ -47,14 +47,18 @@ def wall_surface(wall: str, colour: Colour, width: int, height: int, seed: int) 
         shade += 0.10 * np.sin(x * 2.0 * np.pi / 0.25)
     elif wall in ("panel", "tile"):
         size = 3.0 if wall == "panel" else 0.5
-        shade -= 0.16 * (((x / size) % 1.0 < 0.07 / size + 0.01) | ((y / size) % 1.0 < 0.07 / size + 0.01))
+        shade -= (0.16 if wall == "panel" else 0.07) * (
+            ((x / size) % 1.0 < 0.07 / size + 0.01) | ((y / size) % 1.0 < 0.07 / size + 0.01)
+        )
     elif wall == "block":
         course = np.floor(y / 0.25)
         shade -= 0.13 * (((y / 0.25) % 1.0 < 0.18) | (((x / 0.45 + course * 0.5) % 1.0) < 0.1))
     elif wall == "stone":
         stones = rng.normal(0.0, 0.12, (height // 7 + 2, width // 9 + 2)).astype(np.float32)
         shade += np.kron(stones, np.ones((7, 9), dtype=np.float32))[:height, :width]
-    shade += _stains(rng, height, width, 0.07 if wall in ("mud", "block", "grey", "ochre", "pastel") else 0.03)
+    shade += _stains(
+        rng, height, width, 0.07 if wall in ("mud", "block", "grey", "ochre", "pastel") else 0.03
+    )
     pixels = np.clip(shade[..., None] * np.array(colour, dtype=np.float32), 0, 255).astype(np.uint8)
     image = Image.fromarray(pixels)
     if wall == "timber":
@@ -81,13 +85,19 @@ def _timber_frame(image: Image.Image) -> None:
 
 
 @lru_cache(maxsize=160)
-def front_texture(wall: str, colour: Colour, storeys: int, shop: str, tongue: str, domain: str, variant: int) -> Texture:
+def front_texture(
+    wall: str, colour: Colour, storeys: int, shop: str, tongue: str, domain: str, variant: int
+) -> Texture:
     """A street front FRONT_M wide: windows, door, and with `shop` (a script) a shop sign in that script."""
     width, height = int(FRONT_M * _PX), int(storeys * STOREY_M * _PX)
     image = wall_surface(wall, colour, width, height, variant)
     pen = ImageDraw.Draw(image)
     key = text_key(wall) + variant
-    frame = _ink(scale(colour, 0.6)) if wall not in ("falu", "siding", "brick", "log", "timber") else (244, 242, 236)
+    frame = (
+        _ink(scale(colour, 0.6))
+        if wall not in ("falu", "siding", "brick", "log", "timber")
+        else (244, 242, 236)
+    )
     glass = _ink(mix((52, 62, 76), (126, 146, 164), unit(key, 1)))
     bays = 3 + int(unit(key, 2) * 2)
     door_bay = int(unit(key, 3) * bays)
@@ -101,7 +111,12 @@ def front_texture(wall: str, colour: Colour, storeys: int, shop: str, tongue: st
             centre = int((bay + 0.5) * width / bays)
             half = int(0.52 * _PX)
             if storey == 0 and bay == door_bay:
-                pen.rectangle([centre - 12, base - 54, centre + 12, base], _ink(mix((96, 70, 52), colour, 0.2)), frame, 2)
+                pen.rectangle(
+                    [centre - 12, base - 54, centre + 12, base],
+                    _ink(mix((96, 70, 52), colour, 0.2)),
+                    frame,
+                    2,
+                )
                 continue
             top, bottom = base - int(2.35 * _PX), base - int(0.95 * _PX)
             pen.rectangle([centre - half - 2, top - 2, centre + half + 2, bottom + 2], frame)
@@ -112,7 +127,9 @@ def front_texture(wall: str, colour: Colour, storeys: int, shop: str, tongue: st
                     inner, outer = centre + side * (half + 3), centre + side * (half + 14)
                     pen.rectangle([min(inner, outer), top, max(inner, outer), bottom], (88, 112, 96))
             if balconies and storey > 0:
-                pen.rectangle([centre - half - 8, bottom - 2, centre + half + 8, bottom + 20], _ink(scale(colour, 0.78)))
+                pen.rectangle(
+                    [centre - half - 8, bottom - 2, centre + half + 8, bottom + 20], _ink(scale(colour, 0.78))
+                )
         if storey > 0 and unit(key, 6) < 0.5:
             pen.line([(0, base), (width, base)], _ink(scale(colour, 0.8)), 3)
     pen.rectangle([0, height - 8, width, height], _ink(scale(mix(colour, (110, 104, 98), 0.5), 0.8)))
@@ -152,13 +169,25 @@ def plain_texture(wall: str, colour: Colour, storeys: int, variant: int) -> Text
     if variant % 2:
         for storey in range(storeys):
             base = height - int(storey * STOREY_M * _PX)
-            pen.rectangle([width // 2 - 13, base - 58, width // 2 + 13, base - 22], (58, 68, 82), _ink(scale(colour, 0.7)), 3)
+            pen.rectangle(
+                [width // 2 - 13, base - 58, width // 2 + 13, base - 22],
+                (58, 68, 82),
+                _ink(scale(colour, 0.7)),
+                3,
+            )
     return texture_from_image(image)
 
 
 FENCE_HEIGHT_M: dict[str, float] = {
-    "hedge": 1.5, "stone": 1.0, "wood": 1.1, "wire": 1.2, "wall": 2.0, "metal": 1.3, "bamboo": 1.2, "rail": 0.75,
-}  # fmt: skip
+    "hedge": 1.5,
+    "stone": 1.0,
+    "wood": 1.1,
+    "wire": 1.2,
+    "wall": 2.0,
+    "metal": 1.3,
+    "bamboo": 1.2,
+    "rail": 0.75,
+}
 
 
 @lru_cache(maxsize=64)

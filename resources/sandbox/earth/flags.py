@@ -1,8 +1,8 @@
 """Simplified national flags from short codes such as "v:BWR".
 
 Layouts: h horizontal stripes, v vertical stripes, n a cross off the centre (field, edge, cross), x a cross in
-the centre, d a disc on a field, c a canton (first letter) over stripes, t a triangle (first letter) at the hoist
-of stripes. Letters are `palette.PAINT`.
+the centre, d a disc on a field, c a canton (first letter) over stripes, t a triangle (first letter) at the
+hoist of stripes. Letters are `palette.PAINT`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def flag_image(code: str, width: int = 96, height: int = 64) -> Image.Image:
             pen.rectangle([0, top, width, bottom - 1], _paint(letter))
     if layout == "v":
         for index, letter in enumerate(letters):
-            pen.rectangle([index * width // len(letters), 0, (index + 1) * width // len(letters) - 1, height], _paint(letter))
+            pen.rectangle(
+                [index * width // len(letters), 0, (index + 1) * width // len(letters) - 1, height],
+                _paint(letter),
+            )
     if layout == "c":
         pen.rectangle([0, 0, width * 2 // 5, height // 2], _paint(letters[0]))
     if layout == "t":
@@ -37,7 +40,10 @@ def flag_image(code: str, width: int = 96, height: int = 64) -> Image.Image:
     if layout == "d":
         radius = height * 3 // 10
         middle = (width // 2, height // 2)
-        pen.ellipse([middle[0] - radius, middle[1] - radius, middle[0] + radius, middle[1] + radius], _paint(letters[1]))
+        pen.ellipse(
+            [middle[0] - radius, middle[1] - radius, middle[0] + radius, middle[1] + radius],
+            _paint(letters[1]),
+        )
     if layout in "nx":
         centre = width * 3 // 8 if layout == "n" else width // 2
         for half, letter in ((height // 7, letters[1]), (height // 14, letters[2])):

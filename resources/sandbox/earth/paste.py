@@ -86,7 +86,9 @@ def paste_sprite(
     texture_rows = np.clip((top - tangents) * (distance / size[1]) * height, 0, height - 1).astype(np.intp)
     spans = easel.column_spans(middle - half_angle, middle + half_angle)
     if not spans and pixels > 2.0:  # a post thinner than a pixel still shows
-        spans = easel.column_spans(middle - 0.5 / camera.pixels_per_radian, middle + 0.5 / camera.pixels_per_radian)
+        spans = easel.column_spans(
+            middle - 0.5 / camera.pixels_per_radian, middle + 0.5 / camera.pixels_per_radian
+        )
     colours = tinted(level, air.light, air.haze, air.share)
     for first, last, at in spans:
         angles = (np.arange(first, last) + 0.5 - camera.width / 2) / camera.pixels_per_radian - middle
@@ -122,7 +124,8 @@ def paste_wall(
     repeat: float = 1.0,
     see_through: bool = False,
 ) -> None:
-    """Paste an upright wall over the line start to end (its lower edge), seen from the side where start is left.
+    """Paste an upright wall over the line start to end (its lower edge), seen from the side where start is
+    left.
 
     The texture is repeated `repeat` times along the wall; `see_through` textures are blended by their alpha,
     others are opaque. A wall seen from behind is not drawn.
@@ -140,7 +143,9 @@ def paste_wall(
     if right <= left or reach < _NEAREST_M:
         return
     for first, last, at in easel.column_spans(left, right):
-        azimuth = (np.arange(first, last) + 0.5 - camera.width / 2) / camera.pixels_per_radian + camera.heading
+        azimuth = (
+            np.arange(first, last) + 0.5 - camera.width / 2
+        ) / camera.pixels_per_radian + camera.heading
         sin, cos = np.sin(azimuth), np.cos(azimuth)
         share = (y0 * sin - x0 * cos) / (edge_x * cos - edge_y * sin)
         share = np.clip(share, 0.0, 1.0)
@@ -216,7 +221,7 @@ def paste_polygon(easel: Easel, points: Points, colour: np.uint32, clip: float =
 
 
 def _outline(camera: Camera, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A polygon's outline as columns (pixels from the centre column, unwrapped) and rows; long edges are bent."""
+    """A polygon's outline as columns (pixels from the centre column, unwrapped) and rows, long edges bent."""
     corners = np.array(points)
     distance = np.hypot(corners[:, 0], corners[:, 1])
     if float(distance.min()) < _NEAREST_M:
@@ -225,7 +230,9 @@ def _outline(camera: Camera, points: Points) -> tuple[NDArray[np.float64], NDArr
     if extent > 0.15 * float(distance.min()):
         pieces = 6
         t = (np.arange(pieces) / pieces)[None, :, None]
-        corners = (corners[:, None, :] * (1 - t) + np.roll(corners, -1, axis=0)[:, None, :] * t).reshape(-1, 3)
+        corners = (corners[:, None, :] * (1 - t) + np.roll(corners, -1, axis=0)[:, None, :] * t).reshape(
+            -1, 3
+        )
         distance = np.maximum(np.hypot(corners[:, 0], corners[:, 1]), 1e-3)
     azimuth = np.arctan2(corners[:, 0], corners[:, 1]) - camera.heading
     first = math.remainder(float(azimuth[0]), 2.0 * math.pi)

@@ -27,7 +27,7 @@ _POINT_STEP = 2.0
 
 @dataclass(frozen=True, eq=False)
 class RoadMap:
-    """The raster around (x0, y0) and the centreline points it refers to (the last one stands for "nowhere")."""
+    """The raster around (x0, y0) and its centreline points, the last of which stands for "nowhere"."""
 
     x0: float
     y0: float
@@ -37,6 +37,7 @@ class RoadMap:
     x: Floats
     y: Floats
     z: Floats
+    grade: Floats
     sin: Floats
     cos: Floats
     curvature: Floats
@@ -77,9 +78,12 @@ class RoadMap:
         along += self.s.take(index)
         return offset, along, index
 
-    def heights(self, index: NDArray[np.int16]) -> Floats:
-        """Road heights (m, absolute) of centreline points."""
-        return self.z.take(index)
+    def heights(self, along: Floats, index: NDArray[np.int16]) -> Floats:
+        """Road heights (m, absolute) at distances along the road near centreline points."""
+        rise = along - self.s.take(index)
+        rise *= self.grade.take(index)
+        rise += self.z.take(index)
+        return rise
 
 
 def make_road_map(road: Road, s: float, x0: float, y0: float) -> RoadMap:
@@ -113,6 +117,7 @@ def make_road_map(road: Road, s: float, x0: float, y0: float) -> RoadMap:
         x=column_of(x, -1e6),
         y=column_of(y, 0.0),
         z=column_of(samples.z, 0.0),
+        grade=column_of(np.gradient(samples.z, _POINT_STEP), 0.0),
         sin=column_of(sin, 0.0),
         cos=column_of(cos, 1.0),
         curvature=column_of(samples.curvature, 0.0),

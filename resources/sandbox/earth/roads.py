@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,14 +94,15 @@ class Road:
         """Length along the centreline."""
         return float(self.s[-1])
 
-    def sample(self, s: FloatArray) -> RoadSamples:
+    def sample(self, s: NDArray[np.floating[Any]]) -> RoadSamples:
         """The centreline at any distances; beyond its ends it runs on straight and level."""
-        inside = np.clip(s, self.s[0], self.s[-1])
-        beyond = s - inside
+        places: FloatArray = np.asarray(s, dtype=np.float64)
+        inside = np.clip(places, self.s[0], self.s[-1])
+        beyond = places - inside
         heading = np.interp(inside, self.s, self.heading_rad)
         curvature = np.where(beyond == 0.0, np.interp(inside, self.s, self.curvature), 0.0)
         return RoadSamples(
-            s,
+            places,
             np.interp(inside, self.s, self.x) + beyond * np.sin(heading),
             np.interp(inside, self.s, self.y) + beyond * np.cos(heading),
             np.interp(inside, self.s, self.z),
@@ -123,9 +124,9 @@ class Road:
         lat, lon = plane_to_latlon(self.origin_lat, self.origin_lon, np.array([point.x]), np.array([point.y]))
         return float(lat[0]), float(lon[0])
 
-    def latlon_array(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def latlon_array(self, s: NDArray[np.floating[Any]]) -> tuple[FloatArray, FloatArray]:
         """Latitudes and longitudes in degrees of many points."""
-        samples = self.sample(np.asarray(s, dtype=np.float64))
+        samples = self.sample(s)
         return plane_to_latlon(self.origin_lat, self.origin_lon, samples.x, samples.y)
 
     def relief(self) -> Relief:

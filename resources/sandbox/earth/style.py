@@ -1,7 +1,7 @@
 """Everything that the frames of one drive share: weather, light, colours of ground and sky, kinds of trees.
 
-Weather, exposure and road surface vary from drive to drive within a country; they are the noise that a reader of
-the pictures has to see through.
+Weather, exposure and road surface vary from drive to drive within a country; they are the noise that a
+reader of the pictures has to see through.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def _leaf_now(climate: Climate, draw: float) -> Colour:
         spring = (118.0, 162.0, 66.0)
         leaf = mix(leaf, spring, 0.35 * draw if climate.now_c > 9.0 else 0.0)
         leaf = mix(leaf, (176.0, 128.0, 48.0), (9.0 - climate.now_c) / 8.0 * (0.4 + 0.4 * draw))
-    return leaf
+    # In coarse steps, so that many drives share the pictures of their trees.
+    return (round(leaf[0] / 10.0) * 10.0, round(leaf[1] / 10.0) * 10.0, round(leaf[2] / 10.0) * 10.0)
 
 
 def _ground_colours(seed: int, look: CountryTraits, climate: Climate, unpaved: bool) -> dict[str, Colour]:
@@ -146,7 +147,7 @@ def _ground_colours(seed: int, look: CountryTraits, climate: Climate, unpaved: b
     worn: Colour = mix((134.0, 132.0, 130.0), (164.0, 152.0, 134.0), climate.arid)
     asphalt = tinted(mix(fresh, worn, 0.25 + 0.6 * unit(seed, 21)), look.asphalt_tint)
     if unpaved:
-        asphalt = mix(scale(climate.soil, 1.08), (190.0, 180.0, 165.0), 0.25 * unit(seed, 22))
+        asphalt = mix(scale(climate.soil, 0.88), (190.0, 180.0, 165.0), 0.3 * unit(seed, 22))
     harvest = climate.arid < 0.5 and unit(seed, 23) < 0.4
     crop = (
         mix(climate.grass, (214.0, 188.0, 96.0), 0.75)

@@ -53,14 +53,14 @@ class Terrain:
 def ground_height(relief: Relief, road_map: RoadMap, half_width: float, x: Floats, y: Floats) -> Floats:
     """Absolute ground heights (m) at places relative to the map's middle: road, verge, then open terrain."""
     terrain = relief.height32(x + np.float32(road_map.x0), y + np.float32(road_map.y0))
-    offset, _, index = road_map.locate(x, y)
+    offset, along, index = road_map.locate(x, y)
     np.abs(offset, out=offset)
     offset -= np.float32(half_width + 3.0)
     offset *= np.float32(1.0 / _BLEND_M)
     np.clip(offset, 0.0, 1.0, out=offset)
     # Smoothstep from the road's own height to the terrain's.
     share = offset * offset * (np.float32(3.0) - np.float32(2.0) * offset)
-    road = road_map.heights(index)
+    road = road_map.heights(along, index)
     share *= terrain - road
     share += road
     return share

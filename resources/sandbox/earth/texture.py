@@ -58,7 +58,7 @@ def pack_colour(colour: Colour, alpha: float = 255.0) -> np.uint32:
 
 
 def tinted(level: Packed, light: Colour, haze: Colour, share: float) -> Packed:
-    """A copy of packed premultiplied pixels: multiplied by `light` (1 is neutral), then mixed towards haze."""
+    """A copy of packed premultiplied pixels: times `light` (1 is neutral), then mixed towards haze."""
     rgba = level.view(np.uint8).reshape(*level.shape, 4).astype(np.float32)
     keep = 1.0 - share
     alpha = rgba[..., 3] * np.float32(share / 255.0)

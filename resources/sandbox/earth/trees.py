@@ -1,7 +1,7 @@
 """Which trees stand where, and their pictures.
 
-A tree is drawn once per (kind, colour, light) as a transparent sprite out of dabs of leaf colour, lit from one
-side; frames scale it by distance.
+A tree is drawn once per (kind, colour, light) as a transparent sprite out of dabs of leaf colour, lit from
+one side; frames scale it by distance.
 """
 
 from __future__ import annotations
@@ -18,24 +18,62 @@ from resources.sandbox.earth.palette import Colour, mix, scale
 from resources.sandbox.earth.texture import Texture, texture_from_image
 
 TREE_HEIGHT_M: dict[str, float] = {
-    "spruce": 13.0, "pine": 12.0, "birch": 10.0, "oak": 10.0, "poplar": 15.0, "cypress": 9.0,
-    "umbrella": 9.0, "eucalyptus": 13.0, "palm": 10.0, "banana": 4.0, "acacia": 6.5, "baobab": 11.0,
-    "cactus": 4.0, "bush": 2.0, "olive": 5.0, "bamboo": 9.0, "cherry": 6.0, "mango": 8.0, "agave": 1.6,
-}  # fmt: skip
+    "spruce": 13.0,
+    "pine": 12.0,
+    "birch": 10.0,
+    "oak": 10.0,
+    "poplar": 15.0,
+    "cypress": 9.0,
+    "umbrella": 9.0,
+    "eucalyptus": 13.0,
+    "palm": 10.0,
+    "banana": 4.0,
+    "acacia": 6.5,
+    "baobab": 11.0,
+    "cactus": 4.0,
+    "bush": 2.0,
+    "olive": 5.0,
+    "bamboo": 9.0,
+    "cherry": 6.0,
+    "mango": 8.0,
+    "agave": 1.6,
+}
 """Typical height of every kind of tree, metres."""
 
 NATIVE: dict[str, str] = {
-    "AU": "eucalyptus eucalyptus bush", "NZ": "pine oak umbrella", "JP": "pine bamboo cherry",
-    "KR": "pine cherry oak", "IT": "cypress umbrella olive", "GR": "olive cypress bush",
-    "ES": "olive pine bush", "PT": "eucalyptus umbrella olive", "ZA": "acacia eucalyptus bush",
-    "MX": "cactus agave mango", "BR": "palm mango umbrella", "KE": "acacia acacia banana",
-    "UG": "banana banana mango", "TZ": "acacia baobab banana", "MG": "baobab palm banana",
-    "SN": "baobab acacia palm", "TH": "palm mango bamboo", "VN": "bamboo palm banana",
-    "IN": "mango palm acacia", "LK": "palm banana mango", "FR": "poplar oak poplar", "NL": "poplar oak birch",
-    "RU": "birch birch spruce", "FI": "birch spruce pine", "SE": "spruce birch pine", "NO": "spruce pine birch",
-    "CL": "poplar eucalyptus pine", "AR": "poplar bush eucalyptus", "UY": "eucalyptus palm bush",
-    "MY": "palm palm mango", "ID": "palm banana mango", "PH": "palm banana mango",
-}  # fmt: skip
+    "AU": "eucalyptus eucalyptus bush",
+    "NZ": "pine oak umbrella",
+    "JP": "pine bamboo cherry",
+    "KR": "pine cherry oak",
+    "IT": "cypress umbrella olive",
+    "GR": "olive cypress bush",
+    "ES": "olive pine bush",
+    "PT": "eucalyptus umbrella olive",
+    "ZA": "acacia eucalyptus bush",
+    "MX": "cactus agave mango",
+    "BR": "palm mango umbrella",
+    "KE": "acacia acacia banana",
+    "UG": "banana banana mango",
+    "TZ": "acacia baobab banana",
+    "MG": "baobab palm banana",
+    "SN": "baobab acacia palm",
+    "TH": "palm mango bamboo",
+    "VN": "bamboo palm banana",
+    "IN": "mango palm acacia",
+    "LK": "palm banana mango",
+    "FR": "poplar oak poplar",
+    "NL": "poplar oak birch",
+    "RU": "birch birch spruce",
+    "FI": "birch spruce pine",
+    "SE": "spruce birch pine",
+    "NO": "spruce pine birch",
+    "CL": "poplar eucalyptus pine",
+    "AR": "poplar bush eucalyptus",
+    "UY": "eucalyptus palm bush",
+    "MY": "palm palm mango",
+    "ID": "palm banana mango",
+    "PH": "palm banana mango",
+}
 """Kinds that a country is known for, where the climate lets them grow."""
 
 _TROPICAL = frozenset({"palm", "banana", "mango", "baobab", "acacia", "bamboo", "cactus", "agave"})
@@ -86,7 +124,7 @@ def tree_texture(kind: str, leaf: Colour, lit_from_right: bool, snow: float, var
         if snow > 0.2 and rng.random() < snow * 0.7 * (1.0 - y / 260.0):
             shade = mix(shade, (238.0, 242.0, 248.0), 0.85)
         fill = (*(int(channel) for channel in shade), 255)
-        if kind in ("spruce", "pine") or (kind == "palm" and radius < 8):
+        if kind == "spruce":
             pen.polygon(
                 [(x - radius, y + radius * 0.5), (x, y - radius * 0.7), (x + radius, y + radius * 0.5)], fill
             )
@@ -101,15 +139,23 @@ def tree_texture(kind: str, leaf: Colour, lit_from_right: bool, snow: float, var
 
 def _leaf_of(kind: str, leaf: Colour) -> Colour:
     own: dict[str, tuple[Colour, float]] = {
-        "spruce": ((34.0, 66.0, 44.0), 0.75), "pine": ((58.0, 88.0, 50.0), 0.7),
-        "cypress": ((44.0, 72.0, 40.0), 0.8), "eucalyptus": ((122.0, 138.0, 104.0), 0.75),
-        "olive": ((134.0, 146.0, 108.0), 0.8), "palm": ((78.0, 126.0, 48.0), 0.6),
-        "acacia": ((110.0, 128.0, 56.0), 0.6), "cherry": ((232.0, 178.0, 196.0), 0.55),
-        "bamboo": ((136.0, 168.0, 72.0), 0.7), "cactus": ((84.0, 122.0, 72.0), 0.9),
-        "agave": ((112.0, 146.0, 124.0), 0.9), "banana": ((104.0, 160.0, 56.0), 0.8),
-        "mango": ((38.0, 92.0, 38.0), 0.7), "bush": ((120.0, 124.0, 72.0), 0.4),
-        "umbrella": ((62.0, 96.0, 52.0), 0.7), "birch": ((136.0, 164.0, 76.0), 0.35),
-    }  # fmt: skip
+        "spruce": ((44.0, 78.0, 52.0), 0.75),
+        "pine": ((76.0, 104.0, 62.0), 0.7),
+        "cypress": ((44.0, 72.0, 40.0), 0.8),
+        "eucalyptus": ((122.0, 138.0, 104.0), 0.75),
+        "olive": ((134.0, 146.0, 108.0), 0.8),
+        "palm": ((78.0, 126.0, 48.0), 0.6),
+        "acacia": ((110.0, 128.0, 56.0), 0.6),
+        "cherry": ((206.0, 168.0, 158.0), 0.3),
+        "bamboo": ((136.0, 168.0, 72.0), 0.7),
+        "cactus": ((84.0, 122.0, 72.0), 0.9),
+        "agave": ((112.0, 146.0, 124.0), 0.9),
+        "banana": ((104.0, 160.0, 56.0), 0.8),
+        "mango": ((38.0, 92.0, 38.0), 0.7),
+        "bush": ((120.0, 124.0, 72.0), 0.4),
+        "umbrella": ((62.0, 96.0, 52.0), 0.7),
+        "birch": ((136.0, 164.0, 76.0), 0.35),
+    }
     target, share = own.get(kind, (leaf, 0.0))
     return mix(leaf, target, share)
 
@@ -119,10 +165,19 @@ def _trunk(pen: ImageDraw.ImageDraw, kind: str, rng: np.random.Generator) -> Non
         kind, (92, 70, 52)
     )
     half, top = {
-        "baobab": (26, 70), "palm": (5, 60), "eucalyptus": (6, 90), "acacia": (5, 100), "umbrella": (7, 100),
-        "bush": (0, 256), "cactus": (0, 256), "agave": (0, 256), "bamboo": (0, 256), "cypress": (4, 200),
-        "birch": (4, 80), "banana": (7, 130),
-    }.get(kind, (7, 130))  # fmt: skip
+        "baobab": (26, 70),
+        "palm": (5, 60),
+        "eucalyptus": (6, 90),
+        "acacia": (5, 100),
+        "umbrella": (7, 100),
+        "bush": (0, 256),
+        "cactus": (0, 256),
+        "agave": (0, 256),
+        "bamboo": (3, 60),
+        "cypress": (4, 200),
+        "birch": (4, 80),
+        "banana": (7, 130),
+    }.get(kind, (7, 130))
     if half == 0:
         return
     lean = float(rng.uniform(-14, 14)) if kind in ("palm", "eucalyptus") else 0.0
@@ -135,6 +190,9 @@ def _trunk(pen: ImageDraw.ImageDraw, kind: str, rng: np.random.Generator) -> Non
         ],
         (*bark, 255),
     )
+    if kind == "bamboo":
+        for foot, tip in ((84, 70), (104, 96), (118, 122), (140, 150), (158, 170), (172, 188)):
+            pen.line([(foot, 256), (tip, 50)], (150, 160, 90, 255), width=4)
     if kind in ("acacia", "umbrella", "eucalyptus", "baobab"):
         for side in (-1, 1):
             pen.line([(128, 150), (128 + side * 56, 76)], (*bark, 255), width=max(3, half // 2))
@@ -153,26 +211,27 @@ def _crown(kind: str, rng: np.random.Generator) -> list[tuple[float, float, floa
                 for t in np.linspace(-0.8, 0.8, 6)
             ]
         return dabs
+    # Boxes of dabs: middle x and y, half width, half height, number of dabs, their radius.
     boxes: dict[str, list[tuple[float, float, float, float, int, float]]] = {
-        # centre x, centre y, half width, half height, dabs, radius
         "oak": [(128, 96, 92, 78, 190, 15)],
         "mango": [(128, 110, 104, 92, 240, 14)],
         "birch": [(128, 104, 56, 92, 150, 10)],
         "poplar": [(128, 122, 34, 114, 160, 11)],
         "cypress": [(128, 132, 26, 122, 150, 9)],
         "umbrella": [(128, 66, 108, 34, 150, 13)],
-        "pine": [(128, 76, 70, 62, 120, 15), (128, 128, 58, 34, 40, 13)],
+        "pine": [(128, 58, 52, 44, 90, 11), (100, 104, 44, 20, 34, 10), (160, 120, 46, 18, 34, 10)],
         "eucalyptus": [(86, 80, 46, 40, 60, 11), (170, 66, 48, 40, 66, 11), (128, 44, 50, 30, 54, 11)],
         "acacia": [(128, 70, 120, 20, 130, 11), (78, 96, 50, 12, 36, 9)],
         "baobab": [(70, 52, 46, 22, 34, 11), (186, 50, 48, 22, 36, 11), (128, 38, 60, 20, 36, 10)],
         "olive": [(128, 116, 86, 70, 170, 11)],
         "bush": [(128, 170, 116, 80, 150, 17)],
-        "bamboo": [(100, 120, 60, 118, 120, 9), (158, 110, 60, 106, 120, 9)],
+        "bamboo": [(84, 110, 40, 96, 150, 6), (128, 92, 44, 88, 170, 6), (172, 116, 40, 92, 150, 6)],
         "cherry": [(128, 110, 104, 74, 190, 13)],
         "banana": [(128, 100, 40, 30, 20, 12)],
-    }  # fmt: skip
+    }
     dabs = []
-    for cx, cy, half_x, half_y, count, radius in boxes.get(kind, boxes["oak"]):
+    for cx, cy, half_x, half_y, dots, spread in boxes.get(kind, boxes["oak"]):
+        count, radius = 2 * dots, 0.68 * spread
         angle = rng.uniform(0, 2 * math.pi, count)
         reach = np.sqrt(rng.random(count))
         for a, d in zip(angle, reach, strict=True):
@@ -182,12 +241,13 @@ def _crown(kind: str, rng: np.random.Generator) -> list[tuple[float, float, floa
 
 
 def _fronds(pen: ImageDraw.ImageDraw, kind: str, colour: Colour, rng: np.random.Generator) -> None:
-    cx, cy, reach, width, count = {"palm": (128, 62, 104, 13, 15), "banana": (128, 116, 112, 30, 10)}.get(
+    cx, cy, reach, width, count = {"palm": (128, 70, 100, 9, 13), "banana": (128, 116, 112, 30, 10)}.get(
         kind, (128, 246, 120, 20, 15)
     )
+    low = -0.25 if kind == "palm" else 0.0  # a palm's lowest fronds hang below its crown
     for index in range(count):
-        angle = math.pi * (index + 0.5) / count + float(rng.uniform(-0.1, 0.1))
-        droop = 62.0 if kind == "palm" else 18.0
+        angle = low + (math.pi - 2.0 * low) * (index + 0.5) / count + float(rng.uniform(-0.12, 0.12))
+        droop = float(rng.uniform(34.0, 70.0)) if kind == "palm" else 18.0
         fill = (*(int(c) for c in scale(colour, 0.7 + 0.5 * rng.random())), 255)
         points = []
         for t in np.linspace(0, 1, 7):

@@ -1,0 +1,72 @@
+"""What version an environment is, and the configuration that serves it.
+
+The data version of an environment is its behaviour: the code that an episode runs through (the environment
+class, its tools, views, maps and look-ups, with the data they read), the task index, the imagery by hash,
+and the rules of play. The server around it, the play page and the client are outside: they carry episodes and
+do not alter them.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from env_service.canonical import atomic_write
+from env_service.tasks import Task, read_tasks
+from geo_assets.config.settings import EnvironmentSpec
+from geo_assets.lineage.assets import Stage
+from geo_assets.lineage.fingerprint import code_version
+from geo_assets.lineage.folders import Published
+from geo_assets.lineage.versions import content_version
+
+BEHAVIOUR = "env_service.environment"
+CONFIG, TASKS = "config.json", "tasks.jsonl"
+
+
+def behaviour_code(stage: Stage) -> str:
+    """Fingerprint of everything an episode runs through, declared as an extra input of the environments."""
+    return code_version([BEHAVIOUR])
+
+
+def environment_version(stage: Stage, split: Published, mirror: Published, spec: EnvironmentSpec) -> str:
+    """The data version of an environment."""
+    return content_version(
+        {
+            "behaviour": behaviour_code(stage),
+            "index": split.data_version,
+            "imagery": mirror.data_version,
+            "spec": asdict(spec),
+        }
+    )
+
+
+def tasks_of(split: Published) -> tuple[Task, ...]:
+    """The tasks of a split; an empty split has none.
+
+    Raises:
+        TaskFileError: the file is damaged; the sentence names the line.
+    """
+    return read_tasks(split.path / TASKS) if split.facts.get("tasks") else ()
+
+
+def configuration(name: str, tasks: str, panos: str, version: str, spec: EnvironmentSpec) -> dict[str, Any]:
+    """The file for `python -m env_service.server --config`: one split under its name.
+
+    Args:
+        tasks, panos: task file and picture store; relative paths are taken from the file's own folder.
+    """
+    return {
+        "splits": {name: {"tasks": tasks, "panos": panos}},
+        "mode": "simulation",
+        "play": spec.mode,
+        "max_turns": spec.max_turns,
+        "view_px": spec.view_px,
+        "max_concurrent": spec.max_concurrent,
+        "environment_version": version,
+    }
+
+
+def write_configuration(path: Path, config: dict[str, Any]) -> Path:
+    """Write a configuration in one step; returns `path`."""
+    atomic_write(path, json.dumps(config, indent=2).encode() + b"\n")
+    return path

@@ -1,0 +1,162 @@
+"""What a report reads of a sweep: raw figures per episode, and rewards recomputed from them.
+
+Rewards are never read. Every one is computed here from raw distance and raw cost through the one pinned
+curve, so a stored reward of another curve has no way into a table.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from env_service.errors import GeoError
+from env_service.scoring import BOARD_V1, board_reward, game_reward
+from geo_assets.config.arms import ArmSpec
+from geo_assets.lineage.assets import StageRun
+from geo_assets.reports import statistics
+from geo_assets.sweeps.names import asset_name, folder_name
+from geo_assets.sweeps.outcomes import read_outcomes
+
+CURVE = BOARD_V1.name
+
+
+class UnequalComparison(GeoError):
+    """Arms that cannot stand in one table; the message names them and what differs."""
+
+
+@dataclass(frozen=True)
+class ArmData:
+    """The episodes of one arm, sorted by (sample, task).
+
+    Attributes:
+        spec: the arm.
+        tasks, k: what was asked for.
+        complete: every (task, sample) is scored.
+        environment_version, sweep_version: what was played, and what came out.
+        columns: one array per column of the outcome table; nulls are NaN or None.
+    """
+
+    spec: ArmSpec
+    tasks: int
+    k: int
+    complete: bool
+    environment_version: str
+    sweep_version: str
+    columns: dict[str, NDArray[Any]]
+
+    @property
+    def slug(self) -> str:
+        """The arm's slug."""
+        return self.spec.slug
+
+    @property
+    def episodes(self) -> int:
+        """Scored episodes."""
+        return len(self.columns["cost"])
+
+    @property
+    def expected(self) -> int:
+        """Episodes of a complete sweep."""
+        return self.tasks * self.k
+
+    @cached_property
+    def guessed(self) -> NDArray[np.bool_]:
+        """Per episode: it ended with a usable guess."""
+        result: NDArray[np.bool_] = ~np.isnan(self.columns["distance_km"])
+        return result
+
+    @cached_property
+    def rewards(self) -> NDArray[np.float64]:
+        """Per episode: reward under `board-v1`."""
+        return np.array(
+            [
+                board_reward(None if np.isnan(distance) else float(distance), float(cost))
+                for distance, cost in zip(self.columns["distance_km"], self.columns["cost"], strict=True)
+            ]
+        )
+
+    @cached_property
+    def floored(self) -> NDArray[np.bool_]:
+        """Per episode: a guess whose game reward is exactly 0."""
+        game = [
+            0.0 if np.isnan(distance) else game_reward(float(distance), float(cost))
+            for distance, cost in zip(self.columns["distance_km"], self.columns["cost"], strict=True)
+        ]
+        return statistics.floored(game, self.guessed)
+
+    def matrix(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A column as tasks × samples, tasks in order.
+
+        Raises:
+            UnequalComparison: the arm is incomplete, so there is no such matrix.
+        """
+        if not self.complete:
+            raise UnequalComparison(
+                f"Arm {self.slug} has {self.episodes} of {self.expected} episodes",
+                f"Complete it: geo sweep {self.slug} --resume",
+            )
+        return values.reshape(self.k, self.tasks).T
+
+
+def load_arms_data(run: StageRun, arms: Iterable[ArmSpec]) -> dict[str, ArmData]:
+    """The sweeps of several arms, by slug.
+
+    Raises:
+        MissingUpstream: a sweep has not been made; the message names the command.
+        GeoError: a sweep's episodes and its own account of them disagree.
+    """
+    return {arm.slug: _load(run, arm) for arm in arms}
+
+
+def comparable(arms: Sequence[ArmData], table: str) -> None:
+    """Make sure that arms may stand in one table.
+
+    Raises:
+        UnequalComparison: they differ in environment, passes or tasks.
+    """
+    _same(arms, table, "environment versions", lambda arm: arm.environment_version)
+    _same(arms, table, "numbers of passes (k)", lambda arm: arm.k)
+    _same(arms, table, "numbers of tasks", lambda arm: arm.tasks)
+    whole = [arm for arm in arms if arm.complete]
+    _same(whole, table, "task sets", lambda arm: tuple(arm.columns["task_id"][: arm.tasks]))
+
+
+def _same(arms: Sequence[ArmData], table: str, what: str, of: Any) -> None:
+    for other in arms[1:]:
+        if of(other) != of(arms[0]):
+            names = f"{asset_name(arms[0].slug)} {asset_name(other.slug)}"
+            raise UnequalComparison(
+                f"{table} cannot compare {arms[0].slug} and {other.slug}: they have unequal {what}",
+                f"Sweep them alike: dagster asset materialize --select '{names.replace(' ', ',')}'",
+            )
+
+
+def _load(run: StageRun, arm: ArmSpec) -> ArmData:
+    published = run.require(asset_name(arm.slug), folder_name(arm.slug))
+    facts = published.facts
+    table = read_outcomes(published.path)
+    columns: dict[str, NDArray[Any]] = {
+        name: np.asarray(table.column(name).to_numpy(zero_copy_only=False)) for name in table.column_names
+    }
+    tasks, k = int(facts["tasks"]), int(facts["k"])
+    wanted = columns["sample"] < k
+    columns = {name: values[wanted] for name, values in columns.items()}
+    keys = set(zip(columns["sample"].tolist(), columns["task_index"].tolist(), strict=True))
+    if len(keys) != len(columns["sample"]) or len(keys) != int(facts["episodes"]):
+        raise GeoError(
+            f"{asset_name(arm.slug)} holds {len(columns['sample'])} episodes of {len(keys)} (task, sample) "
+            f"and says that it has {facts['episodes']}",
+            f"Run: dagster asset materialize --select {asset_name(arm.slug)}",
+        )
+    return ArmData(
+        spec=arm,
+        tasks=tasks,
+        k=k,
+        complete=len(keys) == tasks * k,
+        environment_version=str(facts["environment_version"]),
+        sweep_version=published.data_version,
+        columns=columns,
+    )

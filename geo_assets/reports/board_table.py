@@ -1,0 +1,246 @@
+"""The board: every arm of the profile over the same tasks and passes, with what its figures are worth.
+
+Rewards are recomputed from raw distance and raw cost through the pinned curve `board-v1`. The standard error
+and the 95 % interval are separate, labelled columns. Medians are over guesses, shares over scored episodes.
+An arm with unscored episodes is shown as incomplete and has no figures. Costs seconds; reads no episode, only
+the outcome tables.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+
+from env_service.canonical import atomic_write
+from geo_assets.config.arms import Arms, BoardSpec, load_arms
+from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.versions import content_version
+from geo_assets.reports import statistics
+from geo_assets.reports._text import rows_text
+from geo_assets.reports.arm_data import CURVE, ArmData, comparable, load_arms_data
+from geo_assets.reports.charts import inline_png, interval_chart
+from geo_assets.reports.tables import column, markdown, rounded, table_metadata, write_table
+from geo_assets.sweeps.names import asset_name
+
+NAME = "board_table"
+TABLE = "board"
+NEAR_KM, REGION_KM = 200.0, 750.0
+
+SCHEMA = pa.schema(
+    [
+        column("board", pa.string(), "which board"),
+        column("rank", pa.int32(), "place by mean_of_k; null for an incomplete arm"),
+        column("arm", pa.string(), "slug"),
+        column("label", pa.string(), "name"),
+        column("kind", pa.string(), "reference, base, trained or policy"),
+        column("protocol", pa.string(), "how turns are exchanged"),
+        column("complete", pa.bool_(), "every (task, sample) is scored"),
+        column("tasks", pa.int32(), "tasks"),
+        column("k", pa.int32(), "passes"),
+        column("episodes", pa.int32(), "scored episodes"),
+        column("mean_of_k", pa.float64(), "mean over tasks of the mean reward over samples"),
+        column("standard_error", pa.float64(), "of mean_of_k: sd(n - 1) over tasks / sqrt(n)"),
+        column("ci95_low", pa.float64(), "mean_of_k - 1.96 standard errors"),
+        column("ci95_high", pa.float64(), "mean_of_k + 1.96 standard errors"),
+        column("t95_low", pa.float64(), "the interval by Student's t, under 60 tasks"),
+        column("t95_high", pa.float64(), "the interval by Student's t, under 60 tasks"),
+        column("best_of_k", pa.float64(), "mean over tasks of the best reward"),
+        column("pass_at_1_200km", pa.float64(), "chance that one attempt lies within 200 km"),
+        column("pass_at_k_200km", pa.float64(), "chance that one of k attempts lies within 200 km"),
+        column("median_km", pa.float64(), "median distance over guesses"),
+        column("turns", pa.float64(), "mean calls"),
+        column("looks", pa.float64(), "mean calls of look"),
+        column("moves", pa.float64(), "mean calls of move"),
+        column("pins", pa.float64(), "mean calls of place_pin"),
+        column("cost", pa.float64(), "mean cost"),
+        column("country_pct", pa.float64(), "guess in the true country, % of episodes"),
+        column("within200_pct", pa.float64(), "guess within 200 km, % of episodes"),
+        column("within750_pct", pa.float64(), "guess within 750 km, % of episodes"),
+        column("env_floor_pct", pa.float64(), "guess whose game reward is exactly 0, % of episodes"),
+        column("no_guess_pct", pa.float64(), "no usable guess, % of episodes"),
+        column("forced_pct", pa.float64(), "guess demanded on the last turn, % of episodes"),
+        column("fabricated_pct", pa.float64(), "environment's side invented, % of episodes"),
+        column("tokens_out", pa.float64(), "mean output tokens of an episode"),
+        column("curve", pa.string(), "curve of the rewards"),
+        column("environment_version", pa.string(), "environment played"),
+        column("sweep_version", pa.string(), "data version of the sweep"),
+    ]
+)
+
+MARKDOWN = {
+    "#": "{rank}",
+    "arm": "{label}",
+    "mean of k": "{mean_of_k:.4f}",
+    "standard error": "{standard_error:.4f}",
+    "95 % interval": "{ci95_low:.4f} to {ci95_high:.4f}",
+    "best of k": "{best_of_k:.4f}",
+    "median km": "{median_km:,.0f}",
+    "turns": "{turns:.1f}",
+    "cost": "{cost:.3f}",
+    "country %": "{country_pct:.1f}",
+    "≤ 200 km %": "{within200_pct:.1f}",
+    "≤ 750 km %": "{within750_pct:.1f}",
+    "floored %": "{env_floor_pct:.1f}",
+    "no guess %": "{no_guess_pct:.1f}",
+    "forced %": "{forced_pct:.1f}",
+    "tokens": "{tokens_out:,.0f}",
+    "tasks × k": "{tasks} × {k}",
+    "complete": "{complete}",
+}
+
+
+def board_table_asset(stage: Stage) -> GeoAsset:
+    """The asset for one profile; its parents are the profile's sweeps.
+
+    Raises:
+        ArmsFileError: the arms file cannot be used.
+    """
+    arms = load_arms(stage.settings.profile)
+
+    @geo_asset(
+        name=NAME,
+        group="reports",
+        deps=[asset_name(slug) for slug in board_slugs(arms)],
+        spec=lambda specs: boards_value(arms),
+        kinds={"csv", "parquet", "png"},
+    )
+    def board_table(run: StageRun) -> Made:
+        return make_board(run, arms)
+
+    return board_table
+
+
+def board_rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a built board, from its folder."""
+    rows: list[dict[str, Any]] = json.loads((folder / f"{TABLE}.json").read_text(encoding="utf-8"))
+    return rows
+
+
+def board_text(folder: Path, width: int = 80) -> str:
+    """A built board as plain text of at most `width` columns."""
+    return rows_text(board_rows_of(folder), width)
+
+
+def board_slugs(arms: Arms) -> list[str]:
+    """Slugs of every arm on a board of the profile, in the order of the boards."""
+    return list(dict.fromkeys(slug for board in arms.boards.values() for slug in board.ladder))
+
+
+def boards_value(arms: Arms) -> dict[str, Any]:
+    """What the arms file contributes to a table: boards, and how arms are called."""
+    named = {slug: [arms.get(slug).label, arms.get(slug).kind] for slug in board_slugs(arms)}
+    boards = {name: board.model_dump(mode="json") for name, board in arms.boards.items()}
+    return {"boards": boards, "arms": named}
+
+
+def make_board(run: StageRun, arms: Arms) -> Made:
+    """Compute the board and write it.
+
+    Raises:
+        MissingUpstream: a sweep has not been made.
+        UnequalComparison: arms of a board differ in environment, passes or tasks.
+    """
+    data = load_arms_data(run, [arms.get(slug) for slug in board_slugs(arms)])
+    folder = run.folder().path
+    rows: list[dict[str, Any]] = []
+    pictures: dict[str, Any] = {}
+    for number, (name, board) in enumerate(arms.boards.items()):
+        on_board = [data[slug] for slug in board.ladder]
+        comparable(on_board, f"Board {name}")
+        own = board_rows(name, on_board)
+        rows += own
+        png = _chart(board, own)
+        path = folder / (f"{TABLE}_{name}.png" if number else f"{TABLE}.png")
+        atomic_write(path, png)
+        pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, board.label))
+        pictures[f"picture_{name}_path"] = dg.MetadataValue.path(str(path))
+    write_table(folder, TABLE, rows, SCHEMA)
+    facts = {
+        "arms": len(rows),
+        "incomplete": sum(not row["complete"] for row in rows),
+        "curve": CURVE,
+        **{f"mean_of_k_{row['arm']}": row["mean_of_k"] for row in rows if row["complete"]},
+    }
+    metadata = {
+        "table": dg.MetadataValue.md(markdown(rows, MARKDOWN)),
+        **table_metadata(rows, SCHEMA),
+        **pictures,
+    }
+    return Made(content_version(rows), facts, metadata)
+
+
+def board_rows(board: str, arms: list[ArmData]) -> list[dict[str, Any]]:
+    """Rows of one board, best first, incomplete arms last in the order given."""
+    whole = [_row(board, arm) for arm in arms if arm.complete]
+    whole.sort(key=lambda row: (-row["mean_of_k"], row["arm"]))
+    for rank, row in enumerate(whole, start=1):
+        row["rank"] = rank
+    return [rounded(row) for row in [*whole, *(_identity(board, arm) for arm in arms if not arm.complete)]]
+
+
+def _row(board: str, arm: ArmData) -> dict[str, Any]:
+    columns = arm.columns
+    rewards = arm.matrix(arm.rewards)
+    mean = statistics.estimate(rewards.mean(axis=1))
+    near = np.nan_to_num(columns["distance_km"], nan=np.inf)
+    hits = arm.matrix(near <= NEAR_KM)
+    return _identity(board, arm) | {
+        "mean_of_k": statistics.mean_of_k(rewards),
+        "standard_error": mean.se,
+        "ci95_low": mean.ci95.low if mean.ci95 else None,
+        "ci95_high": mean.ci95.high if mean.ci95 else None,
+        "t95_low": mean.t95.low if mean.t95 else None,
+        "t95_high": mean.t95.high if mean.t95 else None,
+        "best_of_k": statistics.best_of_k(rewards),
+        "pass_at_1_200km": statistics.mean_pass_at_k(hits, 1),
+        "pass_at_k_200km": statistics.mean_pass_at_k(hits, arm.k),
+        "median_km": statistics.median_guess_km(columns["distance_km"]),
+        **{name: float(columns[name].mean()) for name in ("turns", "looks", "moves", "pins", "cost")},
+        "country_pct": _percent(columns["country_hit"]),
+        "within200_pct": _percent(near <= NEAR_KM),
+        "within750_pct": _percent(near <= REGION_KM),
+        "env_floor_pct": _percent(arm.floored),
+        "no_guess_pct": _percent(~arm.guessed),
+        "forced_pct": _percent(columns["forced"]),
+        "fabricated_pct": _percent(columns["fabricated"]),
+        "tokens_out": float(columns["completion_tokens"].mean()),
+    }
+
+
+def _identity(board: str, arm: ArmData) -> dict[str, Any]:
+    empty: dict[str, Any] = dict.fromkeys(SCHEMA.names)
+    return empty | {
+        "board": board,
+        "arm": arm.slug,
+        "label": arm.spec.label,
+        "kind": arm.spec.kind,
+        "protocol": arm.spec.protocol,
+        "complete": arm.complete,
+        "tasks": arm.tasks,
+        "k": arm.k,
+        "episodes": arm.episodes,
+        "curve": CURVE,
+        "environment_version": arm.environment_version,
+        "sweep_version": arm.sweep_version,
+    }
+
+
+def _percent(flags: Any) -> float:
+    return 100.0 * statistics.share(np.asarray(flags, dtype=bool))
+
+
+def _chart(board: BoardSpec, rows: list[dict[str, Any]]) -> bytes:
+    drawn = [row for row in rows if row["complete"]]
+    return interval_chart(
+        labels=[row["label"] for row in drawn],
+        means=[row["mean_of_k"] for row in drawn],
+        lows=[row["ci95_low"] for row in drawn],
+        highs=[row["ci95_high"] for row in drawn],
+        extra=[row["best_of_k"] for row in drawn],
+        title=f"{board.label}: reward ({CURVE})",
+        mean_name="mean of k, 95 % interval",
+        extra_name="best of k",
+    )

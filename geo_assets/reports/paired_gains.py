@@ -1,0 +1,234 @@
+"""Who is better than whom, and by how much: every pair of a board, paired task by task.
+
+Each arm against the base arm of its board, and against the next arm below it on the ladder, only within one
+environment version, one task set, one k and one protocol. The standard error and the 95 % interval are
+separate, labelled columns; beside them a bootstrap interval over tasks, Holm's adjustment within each family
+of pairs, the smallest detectable difference, and the gain split into guessing at all and guessing closer.
+Costs seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dagster as dg
+import pyarrow as pa
+
+from env_service.canonical import atomic_write
+from geo_assets.config.arms import Arms, BoardSpec, load_arms
+from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.versions import content_version
+from geo_assets.reports import statistics
+from geo_assets.reports.arm_data import CURVE, ArmData, comparable, load_arms_data
+from geo_assets.reports.board_table import board_slugs, boards_value
+from geo_assets.reports.charts import inline_png, interval_chart
+from geo_assets.reports.tables import column, markdown, rounded, table_metadata, write_table
+from geo_assets.sweeps.names import asset_name
+
+NAME = "paired_gains"
+SIGNIFICANT = 0.05
+Relation = Literal["base", "ladder"]
+
+SCHEMA = pa.schema(
+    [
+        column("board", pa.string(), "which board"),
+        column("relation", pa.string(), "against the board's base arm, or the next below on its ladder"),
+        column("arm", pa.string(), "slug"),
+        column("against", pa.string(), "slug of the other"),
+        column("tasks", pa.int32(), "tasks paired"),
+        column("k", pa.int32(), "passes"),
+        column("delta", pa.float64(), "mean over tasks of the difference of means over samples"),
+        column("standard_error", pa.float64(), "of delta: sd(n - 1) / sqrt(n)"),
+        column("ci95_half_width", pa.float64(), "1.96 standard errors"),
+        column("ci95_low", pa.float64(), "delta - 1.96 standard errors"),
+        column("ci95_high", pa.float64(), "delta + 1.96 standard errors"),
+        column("t95_low", pa.float64(), "the interval by Student's t, under 60 tasks"),
+        column("t95_high", pa.float64(), "the interval by Student's t, under 60 tasks"),
+        column("bootstrap95_low", pa.float64(), "2.5 % point over resampled tasks"),
+        column("bootstrap95_high", pa.float64(), "97.5 % point over resampled tasks"),
+        column("p", pa.float64(), "two-sided, from delta / standard error"),
+        column("p_holm", pa.float64(), "Holm-adjusted over the pairs of this board and relation"),
+        column("significant", pa.bool_(), "p_holm < 0.05"),
+        column("better_on", pa.int32(), "tasks on which the arm is better"),
+        column("detectable", pa.float64(), "smallest detectable difference: 2.80 standard errors"),
+        column("guessed_at_all", pa.float64(), "part of delta that comes from guessing at all"),
+        column("guessed_at_all_se", pa.float64(), "its standard error"),
+        column("closer", pa.float64(), "gain by guessing closer, over tasks where both guessed"),
+        column("closer_se", pa.float64(), "its standard error"),
+        column("closer_tasks", pa.int32(), "tasks where both guessed"),
+        column("curve", pa.string(), "curve of the rewards"),
+        column("protocol", pa.string(), "how turns were exchanged"),
+        column("environment_version", pa.string(), "environment played"),
+        column("sweep_version", pa.string(), "data version of the arm's sweep"),
+        column("against_version", pa.string(), "data version of the other's sweep"),
+    ]
+)
+
+MARKDOWN = {
+    "pair": "{arm} − {against}",
+    "relation": "{relation}",
+    "delta": "{delta:+.4f}",
+    "standard error": "{standard_error:.4f}",
+    "95 % interval (±1.96 se)": "{ci95_low:+.4f} to {ci95_high:+.4f}",
+    "bootstrap 95 %": "{bootstrap95_low:+.4f} to {bootstrap95_high:+.4f}",
+    "p (Holm)": "{p_holm:.2g}",
+    "significant": "{significant}",
+    "better on": "{better_on} of {tasks}",
+    "detectable": "{detectable:.4f}",
+    "guessed at all": "{guessed_at_all:+.4f} (se {guessed_at_all_se:.4f})",
+    "guessed closer": "{closer:+.4f} (se {closer_se:.4f})",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An arm and the one it is measured against."""
+
+    relation: Relation
+    arm: ArmData
+    against: ArmData
+
+    @property
+    def obstacle(self) -> str:
+        """Why the two cannot be paired; empty where they can."""
+        for side in (self.arm, self.against):
+            if not side.complete:
+                return f"{side.slug} is incomplete ({side.episodes} of {side.expected} episodes)"
+        own, other = str(self.arm.spec.protocol), str(self.against.spec.protocol)
+        if own != other:
+            return f"protocols differ ({own}, {other})"
+        return ""
+
+
+def paired_gains_asset(stage: Stage) -> GeoAsset:
+    """The asset for one profile; its parents are the profile's sweeps.
+
+    Raises:
+        ArmsFileError: the arms file cannot be used.
+    """
+    arms = load_arms(stage.settings.profile)
+
+    @geo_asset(
+        name=NAME,
+        group="reports",
+        deps=[asset_name(slug) for slug in board_slugs(arms)],
+        spec=lambda specs: boards_value(arms),
+        kinds={"csv", "parquet", "png"},
+    )
+    def paired_gains(run: StageRun) -> Made:
+        return make_gains(run, arms)
+
+    return paired_gains
+
+
+def make_gains(run: StageRun, arms: Arms) -> Made:
+    """Compute the pairs and write them.
+
+    Raises:
+        MissingUpstream: a sweep has not been made.
+        UnequalComparison: arms of a board differ in environment, passes or tasks.
+    """
+    data = load_arms_data(run, [arms.get(slug) for slug in board_slugs(arms)])
+    folder = run.folder().path
+    rows: list[dict[str, Any]] = []
+    skipped: list[str] = []
+    pictures: dict[str, Any] = {}
+    for number, (name, board) in enumerate(arms.boards.items()):
+        comparable([data[slug] for slug in board.ladder], f"Board {name}")
+        found = pairs(board, data)
+        skipped += [f"{p.arm.slug} − {p.against.slug}: {p.obstacle}" for p in found if p.obstacle]
+        own = gain_rows(name, [pair for pair in found if not pair.obstacle])
+        rows += own
+        png = _chart(board, own)
+        path = folder / (f"{NAME}_{name}.png" if number else f"{NAME}.png")
+        atomic_write(path, png)
+        pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, f"{board.label}, paired"))
+        pictures[f"picture_{name}_path"] = dg.MetadataValue.path(str(path))
+    write_table(folder, NAME, rows, SCHEMA)
+    facts = {
+        "pairs": len(rows),
+        "significant": sum(bool(row["significant"]) for row in rows),
+        "skipped": skipped,
+        "curve": CURVE,
+    }
+    metadata = {
+        "table": dg.MetadataValue.md(markdown(rows, MARKDOWN)),
+        "not_paired": dg.MetadataValue.md("\n".join(f"- {line}" for line in skipped) or "none"),
+        **table_metadata(rows, SCHEMA),
+        **pictures,
+    }
+    return Made(content_version({"rows": rows, "skipped": skipped}), facts, metadata)
+
+
+def pairs(board: BoardSpec, data: dict[str, ArmData]) -> list[Pair]:
+    """Every arm against the base, then every arm against the next below on the ladder."""
+    base = data[board.base]
+    against_base = [Pair("base", data[slug], base) for slug in board.ladder if slug != board.base]
+    steps = zip(board.ladder, board.ladder[1:], strict=False)
+    return against_base + [Pair("ladder", data[upper], data[lower]) for upper, lower in steps]
+
+
+def gain_rows(board: str, found: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Rows of one board; Holm's adjustment is made within each relation."""
+    rows = [_row(board, pair) for pair in found]
+    for relation in ("base", "ladder"):
+        family = [row for row in rows if row["relation"] == relation and row["p"] is not None]
+        for row, adjusted in zip(family, statistics.holm([row["p"] for row in family]), strict=True):
+            row["p_holm"] = adjusted
+            row["significant"] = adjusted < SIGNIFICANT
+    return [rounded(row) for row in rows]
+
+
+def _row(board: str, pair: Pair) -> dict[str, Any]:
+    arm, against = pair.arm, pair.against
+    gain = statistics.paired_gain(
+        arm.matrix(arm.rewards),
+        against.matrix(against.rewards),
+        arm.matrix(arm.guessed),
+        against.matrix(against.guessed),
+    )
+    whole, split = gain.estimate, gain.split
+    return {
+        "board": board,
+        "relation": pair.relation,
+        "arm": arm.slug,
+        "against": against.slug,
+        "tasks": whole.n,
+        "k": arm.k,
+        "delta": whole.mean,
+        "standard_error": whole.se,
+        "ci95_half_width": whole.ci95.half_width if whole.ci95 else None,
+        "ci95_low": whole.ci95.low if whole.ci95 else None,
+        "ci95_high": whole.ci95.high if whole.ci95 else None,
+        "t95_low": whole.t95.low if whole.t95 else None,
+        "t95_high": whole.t95.high if whole.t95 else None,
+        "bootstrap95_low": gain.bootstrap95.low,
+        "bootstrap95_high": gain.bootstrap95.high,
+        "p": gain.p,
+        "p_holm": None,
+        "significant": None,
+        "better_on": gain.better_on,
+        "detectable": gain.detectable,
+        "guessed_at_all": split.guessed_at_all.mean,
+        "guessed_at_all_se": split.guessed_at_all.se,
+        "closer": split.closer.mean if split.closer else None,
+        "closer_se": split.closer.se if split.closer else None,
+        "closer_tasks": split.closer.n if split.closer else 0,
+        "curve": CURVE,
+        "protocol": arm.spec.protocol,
+        "environment_version": arm.environment_version,
+        "sweep_version": arm.sweep_version,
+        "against_version": against.sweep_version,
+    }
+
+
+def _chart(board: BoardSpec, rows: list[dict[str, Any]]) -> bytes:
+    return interval_chart(
+        labels=[f"{row['arm']} − {row['against']}" for row in rows],
+        means=[row["delta"] for row in rows],
+        lows=[row["ci95_low"] for row in rows],
+        highs=[row["ci95_high"] for row in rows],
+        title=f"{board.label}: paired difference in reward ({CURVE})",
+        mean_name="mean difference, 95 % interval (±1.96 standard errors)",
+        zero_line=True,
+    )

@@ -1,0 +1,133 @@
+"""Guesses out of free text: every form, order of forms, and whatever else a model may write."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from env_service.parsing import ParsedGuess, ParseFailure, parse_guess
+
+SYDNEY = (-33.9, 151.2)
+PARIS = (48.85, 2.35)
+
+READ = [
+    ("<guess>48.85, 2.35</guess>", PARIS, "guess_tag"),
+    ("<GUESS> 48.85 2.35 </GUESS>", PARIS, "guess_tag"),
+    ("<guess>48, 2</guess>", (48, 2), "guess_tag"),
+    ("<guess>48.85, 2.35", PARIS, "guess_tag"),
+    ('<guess>{"lat": 48.85, "lon": 2.35}</guess>', PARIS, "guess_tag"),
+    ("<guess lat=\"48.85\" lon='2.35'/>", PARIS, "guess_tag"),
+    ("<guess>33.9°S, 151.2°E</guess>", SYDNEY, "guess_tag"),
+    ("<guess>lat, lon</guess> is the form. (48.85, 2.35)", PARIS, "decimal"),
+    ("<guess>1, 2</guess> no: <guess>48.85, 2.35</guess>", PARIS, "guess_tag"),
+    ('{"lat": 48.85, "lon": 2.35}', PARIS, "json"),
+    (
+        '```json\n{"country": "France", "guess": {"latitude": "48.85", "longitude": "2.35"},}\n```',
+        PARIS,
+        "json",
+    ),
+    ("{'lng': 2.35, 'lat': 48.85}", PARIS, "json"),
+    ("Latitude: 48.85, Longitude: 2.35", PARIS, "labelled"),
+    ("**Latitude:** 48.85° N\n**Longitude:** 2.35° E", PARIS, "labelled"),
+    ("lat=-33.9 lon=151.2", SYDNEY, "labelled"),
+    ("lon: 151.2, lat: 33.9 S", SYDNEY, "labelled"),
+    ("a latitude of about -33.9 and a longitude of 151.2", SYDNEY, "labelled"),
+    ("48°51'00\"N 2°21'00\"E", PARIS, "dms"),
+    ("48° 51′ 0″ N, 2° 21′ 0″ E", PARIS, "dms"),
+    ("2°21'E, 48°51'N", PARIS, "dms"),
+    ("33°54'S 151°12'E", SYDNEY, "dms"),
+    ("33.9°S, 151.2 E", SYDNEY, "hemisphere"),
+    ("S33.9 E151.2", SYDNEY, "hemisphere"),
+    ("33.9 South, 151.2 East", SYDNEY, "hemisphere"),
+    ("151.2°E, 33.9°S", SYDNEY, "hemisphere"),
+    ("33°S and 151°E", (-33, 151), "hemisphere"),
+    ("I think (48.85, 2.35).", PARIS, "decimal"),
+    ("−33.9, 151.2", SYDNEY, "decimal"),
+    ("48,85; 2,35", PARIS, "decimal"),
+    ("48, 2", (48, 2), "decimal"),
+    ("Not 51.5, -0.12 but rather 48.85, 2.35", PARIS, "decimal"),
+    ("Signs of 1998, 2004. Near 48.85, 2.35", PARIS, "decimal"),
+    ("48.85, 2.35 between 1998, 2004", PARIS, "decimal"),
+    ("48.85, 2.35; the years 1998.0, 2004.0", PARIS, "decimal"),
+    ("in 2019, 48.85, 2.35", PARIS, "decimal"),
+    ("lat 48.85 lon 2.35, or 10.5, 20.5", PARIS, "labelled"),
+]
+
+
+@pytest.mark.parametrize(("text", "position", "how"), READ)
+def test_reads(text, position, how):
+    found = parse_guess(text)
+    assert isinstance(found, ParsedGuess), found
+    assert (found.lat, found.lon) == pytest.approx(position)
+    assert found.how == how
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no coordinates"),
+        ("Somewhere in France, 12, 15 cars in sight", "no coordinates"),
+        ("built 1998, 2004", "no coordinates"),
+        ("version 1.2.3, 4.5.6", "no coordinates"),
+        ("<guess>91, 20</guess>", "latitude"),
+        ("<guess>20, 181</guess> or 48.85, 2.35", "longitude"),
+        ("latitude: 95.5, longitude: 20", "latitude"),
+        ("48°71'N 2°21'E", "below 60"),
+        ("1e400, 2.0", "latitude"),
+        (None, "not text"),
+        (48.85, "not text"),
+        (b"48.85, 2.35", "not text"),
+    ],
+)
+def test_refuses(text, reason):
+    found = parse_guess(text)
+    assert isinstance(found, ParseFailure), found
+    assert reason in found.reason
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text())
+def test_never_raises_and_never_leaves_the_globe(text):
+    found = parse_guess(text)
+    assert isinstance(found, ParseFailure) or (-90 <= found.lat <= 90 and -180 <= found.lon <= 180)
+
+
+PIECES = st.sampled_from(
+    ["<guess>", "</guess>", "<guess", "lat", "longitude", '"lat": ', ": ", ", ", "-", "°", "'", '"', "N",
+    "W", "{",
+     "}", "91", "48.85", "2.35", "1999", "1e309", "nan", "inf", ".", " ", "\n", "٣", "48,85", ";", "\x00",
+     "\ud800"]
+)  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(PIECES, max_size=30).map("".join))
+def test_never_raises_on_broken_pieces_of_its_own_forms(text):
+    found = parse_guess(text)
+    assert isinstance(found, ParseFailure) or (math.isfinite(found.lat) and math.isfinite(found.lon))
+
+
+@given(st.floats(-90, 90), st.floats(-180, 180))
+def test_round_trips_through_every_form(lat, lon):
+    lat, lon = round(lat, 5), round(lon, 5)
+    ns, ew = "S" if lat < 0 else "N", "W" if lon < 0 else "E"
+    for text in (
+        f"<guess>{lat:.5f}, {lon:.5f}</guess>",
+        f'{{"lat": {lat:.5f}, "lon": {lon:.5f}}}',
+        f"lat {lat:.5f}, lon {lon:.5f}",
+        f"{abs(lat):.5f}°{ns}, {abs(lon):.5f}°{ew}",
+        f"It is at {lat:.5f}, {lon:.5f} then.",
+    ):
+        found = parse_guess(text)
+        assert isinstance(found, ParsedGuess), text
+        assert (found.lat, found.lon) == pytest.approx((lat, lon), abs=1e-9)
+
+
+def test_a_long_reply_is_read_at_its_end():
+    assert parse_guess("x " * 3_000_000 + "<guess>48.85, 2.35</guess>") == ParsedGuess(
+        48.85, 2.35, "guess_tag"
+    )
+    for hostile in ("<guess>", '"lat": ', "1.", "9" * 40, "lat 1 ", "{", "-", "1°1'"):
+        found = parse_guess(hostile * 20_000)
+        assert isinstance(found, ParsedGuess | ParseFailure)

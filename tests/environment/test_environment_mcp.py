@@ -1,0 +1,224 @@
+"""/mcp on a real server, with the stock client: the same game, one task a session, no way to another."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from environment_lab import Server, World, ask, serve, until
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.exceptions import ToolError
+from mcp.shared.exceptions import McpError
+
+GUESS = {"lat": 48.8584, "lon": 2.2945}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def production(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Tools only, two slots, slots given away after half a second of disuse."""
+    flags = ("--mode", "production", "--max-concurrent", "2", "--park-after-s", "0.5", "--idle-s", "6")
+    with serve(tmp_path_factory.mktemp("production"), *world.arguments, *flags) as running:
+        yield running
+
+
+def play(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run one conversation, with a limit."""
+
+    async def limited() -> Any:
+        return await asyncio.wait_for(work(), 60)
+
+    return asyncio.run(limited())
+
+
+def client(server: Server, session_id: str | None = None) -> Client[Any]:
+    """The stock client, perhaps under the id of an earlier session."""
+    headers = {"mcp-session-id": session_id} if session_id else {}
+    return Client(StreamableHttpTransport(f"{server.url}/mcp", headers=headers))
+
+
+def rpc(server: Server, message: Any, session_id: str | None = None) -> httpx.Response:
+    """One bare JSON-RPC request."""
+    headers = {**ACCEPT, **({"mcp-session-id": session_id} if session_id else {})}
+    return httpx.post(f"{server.url}/mcp", json=message, headers=headers, timeout=20)
+
+
+def call(name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A tools/call request."""
+    return {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": name, "arguments": arguments or {}},
+    }
+
+
+def test_the_stock_client_plays_an_episode_with_pictures(server: Server) -> None:
+    schema = {entry["name"]: entry for entry in server.get("/schema")["tools"]}
+
+    async def work() -> None:
+        async with client(server) as mcp:
+            tools = await mcp.list_tools()
+            assert {tool.name for tool in tools} <= set(schema) and "submit_guess" in {
+                tool.name for tool in tools
+            }
+            for tool in tools:
+                assert tool.inputSchema == schema[tool.name]["parameters"]
+                assert tool.description == schema[tool.name]["description"]
+            opening = (await mcp.read_resource("geo://opening-view"))[0]
+            seen = await mcp.call_tool("look", {"heading_deg": 0})
+            assert seen.content[1].type == "image" and seen.content[1].mimeType == "image/jpeg"
+            assert seen.content[1].data == opening.blob and base64.b64decode(opening.blob)[:2] == b"\xff\xd8"
+            assert (
+                seen.structured_content["steps_remaining"] == 11
+                and seen.structured_content["distance_km"] is None
+            )
+            mapped = await mcp.call_tool("place_pin", {"lat": 1, "lon": 2, "label": "x"})
+            assert mapped.content[1].mimeType == "image/png" and "Turns left: 10" in mapped.content[0].text
+            last = await mcp.call_tool("submit_guess", GUESS)
+            assert last.structured_content["done"] and last.structured_content["metadata"]["country"]
+            with pytest.raises(ToolError, match="EPISODE_DONE"):
+                await mcp.call_tool("look", {"heading_deg": 0})
+
+    play(work)
+
+
+def test_turns_costs_and_results_are_the_same_as_over_ws(server: Server) -> None:
+    script: list[tuple[str, str, dict[str, Any]]] = [
+        ("look", "look", {"heading_deg": 77, "fov_deg": 50}),
+        ("list_pins", "list_pins", {}),
+        ("look", "look", {"heading_deg": 1e9}),
+        ("no_such_tool", "no_such_tool", {}),
+        ("pin", "not an op", {"lat": 1, "lon": 1, "label": "an op is not a tool's name"}),
+        ("zoom", "zoom", {"fov_deg": 20, "surprise": 1}),
+        ("place_pin", "pin", {"lat": 48.0, "lon": 2.0, "label": "a"}),
+        ("measure", "measure", {"lat_a": 0, "lon_a": 0, "lat_b": 1, "lon_b": 1}),
+        ("submit_guess", "guess", {"lat": 48.0, "lon": 2.0, "country": "France"}),
+    ]
+
+    async def over_mcp() -> tuple[int, list[dict[str, Any]]]:
+        async with client(server) as mcp:
+            results = [await mcp.call_tool(name, fields, raise_on_error=False) for name, _, fields in script]
+            found = [result.structured_content for result in results]
+            assert [result.is_error for result in results] == [False] * 2 + [True] * 4 + [False] * 3
+            return found[-1]["metadata"]["task_index"], found
+
+    task, over = play(over_mcp)
+    with server.connect() as ws:
+        ask(ws, {"type": "reset", "data": {"index": task}})
+        for (_, op, fields), mine in zip(script, over, strict=True):
+            data = ask(ws, {"type": "step", "data": {"op": op, **fields}})["data"]
+            theirs = {**data["observation"], "reward": data["reward"], "done": data["done"]}
+            del theirs["image_base64"]
+            assert mine == theirs, op
+
+
+def test_sessions_get_tasks_in_turn_and_cannot_ask_for_another(production: Server) -> None:
+    async def one() -> int:
+        async with client(production) as mcp:
+            names = {tool.name for tool in await mcp.list_tools()}
+            assert not {"reset", "step", "state"} & names
+            done = await mcp.call_tool("submit_guess", GUESS)
+            return int(done.structured_content["metadata"]["task_index"])
+
+    first = play(one)
+    assert [play(one) for _ in range(5)] == [(first + 1 + n) % 5 for n in range(5)]
+
+
+def test_a_client_that_comes_back_finds_its_own_episode(production: Server) -> None:
+    async def begin() -> str:
+        async with client(production) as mcp:
+            await mcp.call_tool("look", {"heading_deg": 5})
+            transport = mcp.transport
+            assert isinstance(transport, StreamableHttpTransport) and transport.get_session_id()
+            return str(transport.get_session_id())
+
+    async def again(session_id: str, end: bool) -> dict[str, Any]:
+        async with client(production, session_id) as mcp:
+            name, fields = ("submit_guess", GUESS) if end else ("list_pins", {})
+            return dict((await mcp.call_tool(name, fields)).structured_content)
+
+    session_id = play(begin)
+    assert play(lambda: again(session_id, False))["steps_remaining"] == 10
+    bare = rpc(production, call("list_pins"), session_id).json()
+    assert bare["result"]["structuredContent"]["steps_remaining"] == 9
+    assert play(lambda: again(session_id, True))["metadata"]["counts"] == {
+        "list_pins": 2,
+        "look": 1,
+        "submit_guess": 1,
+    }
+    with pytest.raises(Exception, match=r"404|SESSION_EXPIRED|erminated"):
+        play(lambda: again(session_id, False))
+
+
+def test_a_slot_left_unused_goes_to_a_newcomer_and_the_episode_waits(production: Server) -> None:
+    until(lambda: production.metric("geo_sessions") + production.metric("geo_sessions_parked") == 0, 15)
+    names = [rpc(production, HELLO).headers["mcp-session-id"] for _ in range(2)]
+    refused = rpc(production, HELLO)
+    assert refused.status_code == 200 and "CAPACITY_REACHED" in refused.json()["error"]["message"]
+    assert rpc(production, call("list_pins"), names[1]).json()["result"]["isError"] is False
+    until(lambda: "mcp-session-id" in rpc(production, HELLO).headers, 5)
+    assert production.metric("geo_sessions_parked") == 1 and production.metric("geo_sessions") == 2
+    until(lambda: rpc(production, call("list_pins"), names[0]).status_code == 200, 5)
+    for name in names:
+        httpx.delete(f"{production.url}/mcp", headers={"mcp-session-id": name})
+    until(lambda: production.metric("geo_sessions") + production.metric("geo_sessions_parked") == 0, 15)
+    assert rpc(production, call("list_pins"), names[0]).status_code == 404
+
+
+def test_a_client_too_many_is_told_so(server: Server) -> None:
+    async def work() -> None:
+        async with client(server) as mcp:
+            await mcp.ping()
+
+    sockets = []
+    try:
+        while True:
+            sockets.append(server.connect())
+            if ask(sockets[-1], {"type": "reset"})["type"] == "error":
+                break
+        with pytest.raises(McpError, match="CAPACITY_REACHED"):
+            play(work)
+    finally:
+        for ws in sockets:
+            ws.close()
+    until(lambda: server.metric("geo_sessions") < 16)
+    play(work)
+
+
+def test_bad_bodies(server: Server) -> None:
+    url = f"{server.url}/mcp"
+    held = server.metric("geo_sessions")
+    assert rpc(server, {}).json()["error"]["code"] == -32600
+    assert rpc(server, call("list_pins")).json()["error"]["code"] == -32600
+    assert httpx.post(url, content=b"[" * 50_000, headers=ACCEPT).status_code == 400
+    assert httpx.post(url, content=b'{"a":NaN}', headers=ACCEPT).status_code == 400
+    assert httpx.post(url, content=b"x" * 2_000_000, headers=ACCEPT).status_code == 413
+    assert httpx.get(url, headers=ACCEPT).status_code == 405
+    assert rpc(server, call("list_pins"), "0" * 32).status_code == 404
+    assert httpx.delete(url, headers={"mcp-session-id": "0" * 32}).status_code == 404
+    assert rpc(server, {**HELLO, "params": {}}).status_code < 500
+    assert rpc(server, HELLO, "0" * 32).status_code == 404
+    assert server.metric("geo_sessions") == held
+
+
+def test_calls_at_once_are_played_one_after_another(server: Server) -> None:
+    async def work() -> list[int]:
+        async with client(server) as mcp:
+            results = await asyncio.gather(*(mcp.call_tool("pan", {"delta_deg": 10}) for _ in range(6)))
+            return sorted(result.structured_content["steps_remaining"] for result in results)
+
+    assert play(work) == [6, 7, 8, 9, 10, 11]

@@ -1,0 +1,123 @@
+"""Starting, refusing to start, and stopping."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from environment_lab import REPOSITORY, Server, World, ask, serve, until
+
+
+def start(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a server that should not come up."""
+    command = [sys.executable, "-m", "env_service.server", "--port", "0", *arguments]
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=REPOSITORY, env=environment, timeout=60, check=False
+    )
+
+
+def test_faults_at_start_are_one_sentence(world: World, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(world.tasks.read_text().splitlines()[0].replace("48.8", "98.8") + "\n")
+    config = tmp_path / "config.json"
+    config.write_text('{"splits": {"eval": {"tasks": "t.jsonl", "panos": ".", "colour": "red"}}}')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        faults = [
+            (["--tasks", str(bad), "--panos", str(world.panos)], "bad.jsonl:1"),
+            (["--tasks", str(world.tasks), "--panos", str(tmp_path / "none")], "no picture folder"),
+            ([*world.arguments, "--port", port], f"port {port}"),
+            (["--config", str(config)], "colour"),
+            ([*world.arguments, "--assign", "fixed:5"], "fixed:4"),
+            ([*world.arguments, "--play", "blindfolded"], "play"),
+            ([], "nothing to serve"),
+        ]
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "env_service.server", "--port", "0", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=REPOSITORY,
+                text=True,
+            )
+            for arguments, _ in faults
+        ]
+        for process, (_, words) in zip(running, faults, strict=True):
+            output, problem = process.communicate(timeout=60)
+            assert process.returncode == 1 and output == "", (words, problem)
+            assert words in problem and len(problem.strip().splitlines()) == 1, problem
+    assert start("--port", "many").returncode == 2
+
+
+def test_a_configuration_file_with_relative_paths_and_variables(world: World, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    splits = {
+        name: {"tasks": os.path.relpath(world.tasks, tmp_path), "panos": os.path.relpath(world.panos, tmp_path)}
+        for name in ("train", "eval")
+    }
+    config.write_text(json.dumps({"splits": splits, "max_turns": 5, "environment_version": "v-7"}))
+    with serve(tmp_path, "--config", str(config), "--max-turns", "6") as server, server.connect() as ws:
+        first = ask(ws, {"type": "reset", "data": {}})["data"]["observation"]
+        assert first["metadata"]["split"] == "train" and first["metadata"]["environment_version"] == "v-7"
+        assert first["steps_remaining"] == 6
+        assert [split["name"] for split in server.get("/geoguesser_env/splits")] == ["train", "eval"]
+
+
+def test_neither_gradio_nor_torch_is_imported_to_serve() -> None:
+    code = "import sys, env_service.server.app; print([m for m in ('gradio', 'torch', 'pandas') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_application_for_uvicorns_command_line(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import env_service.server.app as module
+    from env_service.errors import GeoError
+
+    with pytest.raises(GeoError, match="GEO_ENV_CONFIG"):
+        _ = module.app
+    config = tmp_path / "config.json"
+    split = {"tasks": str(world.tasks), "panos": str(world.panos)}
+    config.write_text(json.dumps({"splits": {"eval": split}}))
+    monkeypatch.setenv("GEO_ENV_CONFIG", str(config))
+    assert module.app.title == "geoguesser_env"
+
+
+def test_sigterm_answers_what_is_in_flight_and_refuses_what_is_new(world: World, tmp_path: Path) -> None:
+    with serve(tmp_path, *world.arguments, module="environment_lab_server") as server:
+        with server.connect() as busy, server.connect() as idle:
+            ask(busy, {"type": "reset"})
+            ask(idle, {"type": "reset"})
+            busy.send(json.dumps({"type": "step", "data": {"op": "nap", "seconds": 1.0}}))
+            time.sleep(0.2)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            assert ask(idle, {"type": "step", "data": {"op": "list_pins"}})["data"]["code"] == "SHUTTING_DOWN"
+            with server.connect() as late:
+                assert json.loads(late.recv(10))["data"]["code"] == "SHUTTING_DOWN"
+            assert json.loads(busy.recv(10))["data"]["observation"]["feedback"] == "awake"
+        server.process.wait(10)
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_a_server_ends_with_its_parent(world: World, tmp_path: Path) -> None:
+    with serve(tmp_path, *world.arguments) as server:
+        assert server.process.stdin is not None
+        server.process.stdin.close()
+        until(lambda: server.process.poll() is not None, 10)
+
+
+def test_sessions_are_freed_after_many_episodes(server: Server) -> None:
+    before = server.metric("geo_sessions")
+    for index in range(40):
+        with server.connect() as ws:
+            ask(ws, {"type": "reset", "data": {"seed": index}})
+            ask(ws, {"type": "step", "data": {"op": "guess", "lat": 0, "lon": 0}})
+    until(lambda: server.metric("geo_sessions") <= before, 5)
+    threads = Path(f"/proc/{server.process.pid}/task")
+    assert not threads.exists() or len(list(threads.iterdir())) < 60
