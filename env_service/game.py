@@ -14,7 +14,14 @@ from env_service.geography import Geography
 from env_service.imagery import ImageryBackend
 from env_service.maps import render_map
 from env_service.models import Mode
-from env_service.scoring import GAME, Curve
+from env_service.scoring import (
+    GAME,
+    Curve,
+    country_only,
+    partial_credit,
+    training_reward,
+    training_score,
+)
 from env_service.tasks import Task
 from env_service.views import PanoramaCache
 
@@ -63,7 +70,11 @@ RESET_FIELDS = ("split", "index", "task_index", "seed", "episode_id")
 
 
 def check_reset_fields(names: Iterable[str]) -> None:
-    """Refuse what `reset` does not take, so that a misspelt `index` does not play task 0. Raises BadSelection."""
+    """Refuse what `reset` does not take, so that a misspelt `index` does not play task 0.
+
+    Raises:
+        BadSelection: names what it does take.
+    """
     if unknown := sorted(set(names) - set(RESET_FIELDS)):
         shown = ", ".join(unknown)[:80].encode("ascii", "replace").decode()
         raise BadSelection(f"reset takes no {shown}", f"It takes {', '.join(RESET_FIELDS)}.")
@@ -154,3 +165,30 @@ class Game:
                 raise BadSelection(f"index is out of range: split {split} has tasks 0 to {count - 1}")
             return index
         return seed % count if isinstance(seed, int) else 0
+
+
+def worth(
+    game: Game, task: Task, guessed_code: str | None, distance_km: float, cost: float
+) -> tuple[float, float]:
+    """Score and reward of a guess under the operator's rules.
+
+    Args:
+        game: rules and geography.
+        task: the truth.
+        guessed_code: ISO code of the country that holds the guess; None at sea.
+        distance_km: from the guess to the truth.
+        cost: of the calls made.
+    """
+    rules, geography = game.rules, game.geography
+    truth = geography.country_by_code(task.country_code) if task.country_code else None
+    truth = truth or geography.country_by_name(task.country)
+    true_code, true_region = (truth.code, truth.subregion) if truth else (None, None)
+    if rules.credit == "country_only":
+        score = country_only(guessed_code, true_code)
+        return score, max(0.0, score - cost)
+    extra = 0.0
+    if rules.credit == "partial":
+        guessed = geography.country_by_code(guessed_code) if guessed_code else None
+        extra = partial_credit(guessed_code, true_code, guessed.subregion if guessed else None, true_region)
+    score = min(1.0, training_score(distance_km, rules.curve) + extra)
+    return score, training_reward(distance_km, cost, rules.curve, extra)

@@ -1,10 +1,10 @@
 """What is where: countries by polygon, towns by distance, land, and outlines to draw.
 
 Countries come from border polygons that carry ISO 3166-1 codes for islands and overseas territories too and
-reach a little way out to sea (`env_service/data`, sources and licences there). Country lookup asks an
-R-tree for the few polygons whose box holds the point and tests those, prepared; towns lie in a k-d tree of
-unit vectors. One `geography()` is loaded once per process and shared; every method is read-only and safe to
-call from any thread.
+reach a little way out to sea (`env_service/data`, sources and licences there). Country lookup reads a grid of
+quarter degrees; only in cells on a border an R-tree names the few polygons there, and those are tested,
+prepared. Towns lie in a k-d tree of unit vectors. One `geography()` is loaded once per process and shared;
+every method is read-only and safe to call from any thread.
 """
 
 import gzip
@@ -13,6 +13,7 @@ import math
 import re
 import threading
 import unicodedata
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -25,23 +26,13 @@ import shapely
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from env_service.geodesy import (
-    EARTH_RADIUS_KM,
-    bearing_deg,
-    chord_to_km,
-    compass_point,
-    haversine_km,
-    unit_vectors,
-    wrap_longitude,
-)
+from env_service._border_distance import border_distance_km, boxes_around
+from env_service.geodesy import bearing_deg, chord_to_km, compass_point, unit_vectors, wrap_longitude
 
 DATA = Path(__file__).parent / "data"
 NEAREST_COUNTRY_KM = 25.0
 Detail = Literal["110m", "50m"]
 
-# Edges of border polygons are straight in longitude and latitude; pieces this short are straight on the
-# sphere too, to within metres.
-_PIECE_DEG = 0.05
 _UNITS_PER_DEGREE = 10_000
 # Border polygons stop about a metre short of 180 degrees.
 _SEAM_DEG = 179.99998
@@ -154,6 +145,12 @@ class Geography:
         inner = shapely.point_on_surface(self._polygons)
         shapely.intersects_xy(self._polygons, shapely.get_x(inner), shapely.get_y(inner))
         self._tree = shapely.STRtree(self._polygons)
+        with np.load(folder / "country-cells.npz", allow_pickle=False) as archive:
+            cells = archive["cells"]
+        self._cell_rows, self._cell_columns = cells.shape
+        # Plain Python integers come out of an array.array several times faster than out of numpy.
+        self._cells = array("h", cells.tobytes())
+        self._in_cell: dict[int, list[int]] = {}
 
     # Countries
 
@@ -164,11 +161,30 @@ class Geography:
 
     def country_at(self, lat: float, lon: float) -> Country | None:
         """The country whose polygon holds the position; None on the open sea or on no country's land."""
+        if not -90.0 <= lat <= 90.0:
+            return None
         x = _border_longitude(lon)
-        for index in self._tree.query(shapely.Point(x, lat)).tolist():
+        row = min(self._cell_rows - 1, int((lat + 90.0) * self._cell_rows / 180.0))
+        cell = row * self._cell_columns + int((x + 180.0) * self._cell_columns / 360.0)
+        found = self._cells[cell]
+        if found >= 0:
+            return self._countries[self._codes[found]]
+        if found == -1:
+            return None
+        for index in self._in_cell.get(cell) or self._candidates(cell):
             if shapely.intersects_xy(self._polygons[index], x, lat):
                 return self._countries[self._codes[index]]
         return None
+
+    def _candidates(self, cell: int) -> list[int]:
+        """Polygons that reach into a cell on a border, found once per cell."""
+        row, column = divmod(cell, self._cell_columns)
+        high, wide = 180.0 / self._cell_rows, 360.0 / self._cell_columns
+        west, south = column * wide - 180.0, row * high - 90.0
+        box = shapely.box(west, south, west + wide, south + high)
+        found = sorted(self._tree.query(box, predicate="intersects").tolist())
+        self._in_cell[cell] = found
+        return found
 
     def codes_at(self, lat: ArrayLike, lon: ArrayLike) -> list[str | None]:
         """`country_at` for arrays of n positions: n ISO codes or None."""
@@ -176,8 +192,9 @@ class Geography:
         x = np.array([_border_longitude(value) for value in np.atleast_1d(np.asarray(lon)).tolist()])
         codes: list[str | None] = [None] * len(x)
         points, polygons = self._tree.query(shapely.points(x, y), predicate="intersects")
-        # Reversed, so that where polygons touch the first one wins, as in `country_at`.
-        for point, polygon in zip(points[::-1].tolist(), polygons[::-1].tolist(), strict=True):
+        # Where polygons touch the lowest number wins, as in `country_at`.
+        order = np.argsort(-polygons, kind="stable")
+        for point, polygon in zip(points[order].tolist(), polygons[order].tolist(), strict=True):
             codes[point] = self._codes[polygon]
         return codes
 
@@ -193,9 +210,9 @@ class Geography:
         if inside is not None:
             return inside, 0.0
         best: tuple[float, str] | None = None
-        for box in _boxes_around(lat, lon, max_km):
+        for box in boxes_around(lat, lon, max_km):
             for index in self._tree.query(shapely.box(*box)).tolist():
-                distance = _distance_km(self._polygons[index], box, lat, lon)
+                distance = border_distance_km(self._polygons[index], box, lat, lon)
                 if distance <= max_km and (best is None or (distance, self._codes[index]) < best):
                     best = distance, self._codes[index]
         return (self._countries[best[1]], best[0]) if best else None
@@ -344,48 +361,3 @@ def _border_longitude(lon: float) -> float:
     """Longitude as the border polygons have it: from just above -180 to just below 180."""
     inside = lon if -180.0 <= lon <= 180.0 else wrap_longitude(lon)
     return max(-_SEAM_DEG, min(_SEAM_DEG, inside))
-
-
-def _boxes_around(lat: float, lon: float, reach_km: float) -> list[tuple[float, float, float, float]]:
-    """Longitude/latitude boxes that hold everything within reach, cut at 180 degrees."""
-    # A little more than needed, so that nothing at the rim is lost to rounding.
-    reach = math.degrees(reach_km / EARTH_RADIUS_KM) * 1.01 + 1e-6
-    south, north = max(-90.0, lat - reach), min(90.0, lat + reach)
-    widest = max(abs(south), abs(north))
-    if widest + 1e-9 >= 90.0:
-        return [(-180.0, south, 180.0, north)]
-    # Largest longitude difference on a small circle of that radius: asin(sin r / cos lat).
-    sine = math.sin(math.radians(reach)) / math.cos(math.radians(lat))
-    half = 180.0 if sine >= 1.0 else math.degrees(math.asin(sine)) * 1.01
-    if half >= 180.0:
-        return [(-180.0, south, 180.0, north)]
-    middle = wrap_longitude(lon)
-    boxes = [(max(-180.0, middle - half), south, min(180.0, middle + half), north)]
-    if middle - half < -180.0:
-        boxes.append((middle - half + 360.0, south, 180.0, north))
-    if middle + half > 180.0:
-        boxes.append((-180.0, south, middle + half - 360.0, north))
-    return boxes
-
-
-def _distance_km(polygon: Any, box: tuple[float, float, float, float], lat: float, lon: float) -> float:
-    """Great-circle distance from a position to the part of a polygon within a box; infinite if none."""
-    near = shapely.clip_by_rect(polygon, *box)
-    if near.is_empty:
-        return math.inf
-    points = shapely.segmentize(near, _PIECE_DEG)
-    flat = shapely.transform(points, lambda coords: _azimuthal_equidistant(coords, lat, lon))
-    # The image of a valid ring may touch itself at the rim; its line work is all that is measured.
-    return float(shapely.distance(shapely.Point(0.0, 0.0), flat.boundary))
-
-
-def _azimuthal_equidistant(coords: NDArray[np.float64], lat: float, lon: float) -> NDArray[np.float64]:
-    """(n, 2) lon/lat to kilometres east and north of a position; distances from it are true."""
-    phi0, phi = math.radians(lat), np.radians(coords[:, 1])
-    delta = np.radians(coords[:, 0] - lon)
-    east = np.cos(phi) * np.sin(delta)
-    north = math.cos(phi0) * np.sin(phi) - math.sin(phi0) * np.cos(phi) * np.cos(delta)
-    distance = np.array([haversine_km(lat, lon, y, x) for x, y in coords.tolist()])
-    norm = np.hypot(east, north)
-    scale = np.divide(distance, norm, out=np.zeros_like(distance), where=norm > 0.0)
-    return np.stack([east * scale, north * scale], axis=-1)

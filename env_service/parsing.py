@@ -97,6 +97,7 @@ def _angle(prefix: str) -> str:
 
 
 _FLAGS = re.IGNORECASE
+_DIGIT = re.compile(r"[0-9]")
 _TAG = re.compile(r"<guess\b([^<>]{0,400})>(.{0,400}?)(?:</\s?guess\s?>|(?=<guess\b)|\Z)", _FLAGS | re.DOTALL)
 _TAG_EMPTY = re.compile(r"<guess\b([^<>]{0,400})/>", _FLAGS)
 # A key in quotes is taken for JSON even where the object around it is torn or has a comma too many.
@@ -146,6 +147,8 @@ def _from_tags(text: str) -> Iterator[Pair]:
     bodies += [(m.start(), m[1], "") for m in _TAG_EMPTY.finditer(text)]
     for _, attributes, body in sorted(bodies):
         for content in (body, attributes):
+            if not _DIGIT.search(content):
+                continue
             found = next((pairs for find in _IN_TAG if (pairs := list(find(content)))), None)
             if found:
                 yield found[-1]

@@ -11,9 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import openai
 from pydantic import SecretStr
 from tenacity import (
     RetryCallState,
@@ -24,6 +23,9 @@ from tenacity import (
 )
 
 from env_service.errors import GeoError
+
+if TYPE_CHECKING:
+    import openai
 
 MAX_PAUSE_S = 60.0
 
@@ -116,6 +118,8 @@ class ChatEndpoint:
         self._key = key or SecretStr("none")
         self._attempts = attempts
         self._wait = wait_random_exponential(multiplier=backoff_s, max=MAX_PAUSE_S)
+        import openai  # 0.7 s, which whoever only declares arms should not wait for
+
         self._client = openai.OpenAI(
             base_url=self.base_url,
             api_key=self._key.get_secret_value(),
@@ -191,6 +195,8 @@ class ChatEndpoint:
         return _reply(answer, attempt, time.monotonic() - began)
 
     def _guarded(self, call: Any) -> dict[str, Any]:
+        import openai
+
         try:
             raw = call()
         except openai.APITimeoutError:
@@ -209,7 +215,7 @@ class ChatEndpoint:
             raise ProviderError("not_json", f"{self.base_url} answered JSON that is no object")
         return answer
 
-    def _status_error(self, error: openai.APIStatusError) -> ProviderError:
+    def _status_error(self, error: "openai.APIStatusError") -> ProviderError:
         status = error.status_code
         said = error.response.text.replace(self._key.get_secret_value(), "***")
         problem = f"{self.base_url} answered {status}: {' '.join(said.split())[:300]}"

@@ -11,10 +11,11 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Route
 
-from env_service.environment import DESCRIPTION, NAME, GeoGuessrEnvironment
+from env_service.environment import GeoGuessrEnvironment
 from env_service.errors import GeoError
 from env_service.game import Game
 from env_service.models import GeoObservation, GeoState
+from env_service.play import DESCRIPTION, NAME, EpisodeEnvironment
 from env_service.server.config import ServerConfig, load_game, make_config, read_config
 from env_service.server.guard import Guard
 from env_service.server.http import add_control_routes
@@ -44,7 +45,7 @@ _DISCOVERY = {
 def create_app(
     config: ServerConfig,
     game: Game | None = None,
-    environment: type[GeoGuessrEnvironment] = GeoGuessrEnvironment,
+    environment: type[EpisodeEnvironment] = GeoGuessrEnvironment,
 ) -> FastAPI:
     """Build the service.
 
@@ -90,7 +91,7 @@ def create_app(
     return app
 
 
-def schema(environment: type[GeoGuessrEnvironment]) -> dict[str, Any]:
+def schema(environment: type[EpisodeEnvironment]) -> dict[str, Any]:
     """What `/schema` answers: the shapes on the wire, and the tools as a harness gives them to a model."""
     specs = environment.specs()
     return {
@@ -117,7 +118,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _add_descriptions(app: FastAPI, environment: type[GeoGuessrEnvironment], metrics: Metrics) -> None:
+def _add_descriptions(app: FastAPI, environment: type[EpisodeEnvironment], metrics: Metrics) -> None:
     @app.get("/schema", tags=["Schema"])
     async def get_schema() -> dict[str, Any]:
         """JSON Schemas of action, observation and state, and the tools."""

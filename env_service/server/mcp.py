@@ -20,9 +20,9 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from env_service.environment import GeoGuessrEnvironment
 from env_service.game import MODE_OFFERS, Game
 from env_service.observing import prompt
+from env_service.play import EpisodeEnvironment
 from env_service.server.sessions import Refused, Session, Sessions
 from env_service.server.wire import MAX_BYTES, BadMessage, observation_data, parse_object
 from env_service.toolbox import ToolSpec, listed
@@ -58,7 +58,7 @@ def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
 
 
 def build_mcp(
-    sessions: Sessions, environment: type[GeoGuessrEnvironment], game: Game, rule: str
+    sessions: Sessions, environment: type[EpisodeEnvironment], game: Game, rule: str
 ) -> tuple[Any, "Gate"]:
     """The FastMCP application (run its lifespan) and the gate to serve in its place."""
     specs = [spec for spec in environment.specs() if spec.needs <= MODE_OFFERS[game.rules.mode]]

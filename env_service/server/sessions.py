@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
-from env_service.environment import GeoGuessrEnvironment
 from env_service.errors import GeoError
 from env_service.game import Refusal, check_reset_fields
 from env_service.models import GeoObservation, GeoState
+from env_service.play import EpisodeEnvironment
 from env_service.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class _Thread:
 class Session:
     """One client's play. Made by `Sessions.open`; transports read `id`, `environment` and `opening`."""
 
-    def __init__(self, transport: Transport, environment: GeoGuessrEnvironment) -> None:
+    def __init__(self, transport: Transport, environment: EpisodeEnvironment) -> None:
         self.id = uuid.uuid4().hex
         self.transport = transport
         self.environment = environment
@@ -110,7 +110,7 @@ class Sessions:
 
     def __init__(
         self,
-        factory: Callable[[], GeoGuessrEnvironment],
+        factory: Callable[[], EpisodeEnvironment],
         *,
         cap: int,
         idle_s: float,
@@ -170,8 +170,7 @@ class Sessions:
                 check_reset_fields(selection)
                 observation = await self._run(session, lambda: session.environment.reset(**selection))
             except GeoError as error:
-                # Whoever resets is the operator's harness and may read which picture is missing.
-                raise self._refused(error, str(error)) from error
+                raise self._refused(error, session, resetting=True) from error
             session.opening = observation
             return observation
 
@@ -191,12 +190,8 @@ class Sessions:
             started = time.perf_counter()
             try:
                 observation = await self._run(session, lambda: session.environment.step(action))
-            except Refusal as error:
-                raise self._refused(error, str(error)) from error
             except GeoError as error:
-                # An agent reads this: no frame, no file name.
-                log.error("session %s: %s", session.id, error)
-                raise self._refused(error, "the environment could not show the picture") from error
+                raise self._refused(error, session) from error
             op = str(action.get("op"))
             known = {spec.op for spec in session.environment.specs()}
             self.metrics.step(
@@ -288,9 +283,17 @@ class Sessions:
             raise Refused("SHUTTING_DOWN", "the server is shutting down")
         session.last_used = time.monotonic()
 
-    def _refused(self, error: GeoError, message: str) -> Refused:
-        code = error.code if isinstance(error, Refusal) else _code(error)
-        return Refused(code, message)
+    def _refused(self, error: GeoError, session: Session, resetting: bool = False) -> Refused:
+        """What the environment refused, in words for whoever reads them.
+
+        A harness that resets may read which picture is missing. An agent, in the middle of an episode or at
+        the other end of MCP, may not: a frame's name leads to the place.
+        """
+        if isinstance(error, Refusal):
+            return Refused(error.code, str(error))
+        log.error("session %s: %s", session.id, error)
+        named = resetting and session.transport != "mcp"
+        return Refused(_code(error), str(error) if named else "the environment could not show a picture")
 
     def _admit(self) -> None:
         if self.draining:

@@ -187,7 +187,11 @@ class Picker:
         return (
             len(self.rows) + ahead < self.spec.target
             and (not country or self._approximate[country] + countries[country] < self.spec.per_country)
-            and (not creator or self._creators[creator] + creators[creator] < self.spec.per_creator)
+            # Tasks of a candidate without a stated creator may turn out to be anyone's.
+            and (
+                not creator
+                or self._creators[creator] + creators[creator] + creators[""] < self.spec.per_creator
+            )
         )
 
     def _capped(self, entry: "_Entry") -> str:

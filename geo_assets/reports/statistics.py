@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -104,7 +104,7 @@ def estimate(values: ArrayLike) -> Estimate:
     se = float(array.std(ddof=1)) / math.sqrt(n)
     t95 = None
     if n < SMALL_SAMPLE:
-        reach = float(stats.t.ppf(0.975, n - 1)) * se
+        reach = float(stdtrit(n - 1, 0.975)) * se
         t95 = Interval(mean - reach, mean + reach)
     return Estimate(n, mean, se, Interval(mean - Z95 * se, mean + Z95 * se), t95)
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from env_service.data import build_vendored
+from env_service.data import build_vendored, outlines
 from env_service.geography import DATA, Geography, geography
 
 
@@ -74,7 +74,9 @@ def test_builds_the_same_bytes_twice_and_a_geography_that_works(packages, tmp_pa
         build_vendored.main([*packages, "--out", str(tmp_path / name)])
     assert "places.parquet" in capsys.readouterr().out
     made = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert made == ["countries.json.gz", "outlines-110m.npz", "outlines-50m.npz", "places.parquet"]
+    assert made == [
+        "countries.json.gz", "country-cells.npz", "outlines-110m.npz", "outlines-50m.npz", "places.parquet",
+    ]  # fmt: skip
     for name in made:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -96,9 +98,9 @@ def test_builds_the_same_bytes_twice_and_a_geography_that_works(packages, tmp_pa
 
 def test_a_line_over_180_degrees_runs_on_and_its_polygon_is_cut():
     line = np.array([[179.0, 0.0], [-179.0, 0.0], [-179.0, 2.0], [179.0, 2.0], [179.0, 0.0]])
-    on = build_vendored._unwrapped(line)
+    on = outlines._unwrapped(line)
     assert on[:, 0].tolist() == [179.0, 181.0, 181.0, 179.0, 179.0]
-    parts = build_vendored._within_180(shapely.Polygon(on))
+    parts = outlines._within_180(shapely.Polygon(on))
     assert sorted(part.bounds for part in parts) == [(-180.0, 0.0, -179.0, 2.0), (179.0, 0.0, 180.0, 2.0)]
 
 

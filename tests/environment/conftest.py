@@ -27,6 +27,24 @@ def server(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield running
 
 
+@pytest.fixture(scope="session")
+def lab(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two slots, short limits, and tools that stall, fail and are new."""
+    flags = ("--max-concurrent", "2", "--idle-s", "2.5", "--step-timeout-s", "3", "--park-after-s", "60")
+    folder = tmp_path_factory.mktemp("lab")
+    with serve(folder, *world.arguments, *flags, module="environment_lab_server") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def production(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Tools only; two slots, given away after half a second of disuse; one foreign page is let in."""
+    flags = ["--mode", "production", "--max-concurrent", "2", "--park-after-s", "0.5", "--idle-s", "6"]
+    flags += ["--origin", "https://friend.example"]
+    with serve(tmp_path_factory.mktemp("production"), *world.arguments, *flags) as running:
+        yield running
+
+
 @pytest.fixture
 def ws(server: Server) -> Iterator[websockets.sync.client.ClientConnection]:
     """A fresh WebSocket session on the shared server."""

@@ -3,9 +3,11 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from environment_lab import REPOSITORY, Server, World, serve, until
+
 from env_service import client as clients
 from env_service.client import (
     AsyncGeoGuessrEnv,
@@ -20,19 +22,9 @@ from env_service.client import (
     StepTimeout,
 )
 from env_service.models import GeoAction
-from environment_lab import REPOSITORY, Server, World, serve, until
 
 LOOK = GeoAction(op="look", heading_deg=90)
 GUESS = {"op": "guess", "response": "<guess>48.86, 2.29</guess>"}
-
-
-@pytest.fixture(scope="module")
-def tight(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One slot and short limits."""
-    flags = ("--max-concurrent", "1", "--idle-s", "2", "--step-timeout-s", "2")
-    folder = tmp_path_factory.mktemp("tight")
-    with serve(folder, *world.arguments, *flags, module="environment_lab_server") as running:
-        yield running
 
 
 def test_an_episode(server: Server) -> None:
@@ -72,7 +64,7 @@ def test_errors_have_names(server: Server) -> None:
             env.step(LOOK)
         for wrong in ({"index": 99}, {"split": "train"}):
             with pytest.raises(BadSelection):
-                env.reset(**wrong)  # type: ignore[arg-type]
+                env.reset(**wrong)
         env.reset()
         with pytest.raises(ValueError, match="not JSON compliant"):
             env.step({"op": "look", "heading_deg": float("nan")})
@@ -81,25 +73,26 @@ def test_errors_have_names(server: Server) -> None:
         GeoGuessrEnv("http://127.0.0.1:9", timeout_s=2)
 
 
-def test_one_too_many_expiry_and_timeouts(tight: Server) -> None:
-    with GeoGuessrEnv(tight.url) as holder:
+def test_one_too_many_expiry_and_timeouts(lab: Server) -> None:
+    until(lambda: lab.metric("geo_sessions") == 0, 10)
+    with GeoGuessrEnv(lab.url) as holder, GeoGuessrEnv(lab.url) as other:
         holder.reset()
+        other.reset()
         for _ in range(3):
-            with GeoGuessrEnv(tight.url) as third, pytest.raises(CapacityReached):
+            with GeoGuessrEnv(lab.url) as third, pytest.raises(CapacityReached):
                 third.reset()
-        until(lambda: tight.metric("geo_sessions") == 0, 10)
+        until(lambda: lab.metric("geo_sessions") == 0, 10)
         with pytest.raises(SessionExpired):
             holder.step(LOOK)
         with pytest.raises(SessionExpired):
             holder.reset()
-    with GeoGuessrEnv(tight.url) as slow:
+    with GeoGuessrEnv(lab.url) as slow:
         slow.reset()
         with pytest.raises(StepTimeout):
             slow.step({"op": "nap", "seconds": 30})
         with pytest.raises(SessionExpired):
             slow.reset()
-    until(lambda: tight.metric("geo_sessions") == 0, 10)
-    with GeoGuessrEnv(tight.url, timeout_s=0.5) as hasty:
+    with GeoGuessrEnv(lab.url, timeout_s=0.5) as hasty:
         hasty.reset()
         with pytest.raises(SessionLost, match="no answer"):
             hasty.step({"op": "nap", "seconds": 1})
@@ -107,8 +100,8 @@ def test_one_too_many_expiry_and_timeouts(tight: Server) -> None:
             hasty.step(LOOK)
 
 
-def test_a_server_that_dies_is_a_lost_session(world: World, server: Server, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with serve(tmp_path_factory.mktemp("mortal"), *world.arguments) as mortal:
+def test_a_server_that_dies_is_a_lost_session(world: World, tmp_path: Path) -> None:
+    with serve(tmp_path, *world.arguments) as mortal:
         env = GeoGuessrEnv(mortal.url)
         env.reset()
         mortal.process.kill()
@@ -129,13 +122,16 @@ def test_discovery_helpers(server: Server) -> None:
 def test_importing_the_client_brings_in_neither_openenv_nor_numpy() -> None:
     heavy = "('openenv', 'gradio', 'fastapi', 'fastmcp', 'starlette', 'numpy', 'uvicorn')"
     code = f"import sys, env_service.client; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
 def test_openenvs_generic_client_plays(server: Server) -> None:
-    import env_service.environment  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
-    from openenv.core import GenericEnvClient
+    from openenv.core import GenericEnvClient  # type: ignore[import-untyped]
+
+    import env_service.play  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
 
     async def play() -> None:
         async with GenericEnvClient(base_url=server.url) as env:
@@ -153,8 +149,10 @@ def test_openenvs_generic_client_plays(server: Server) -> None:
 
 
 def test_openenvs_runtime_check_passes(server: Server) -> None:
-    from openenv.validation.runtime import contracts
-    from openenv.validation.runtime.collector import collect_runtime_evidence
+    from openenv.validation.runtime import contracts  # type: ignore[import-untyped]
+    from openenv.validation.runtime.collector import (  # type: ignore[import-untyped]
+        collect_runtime_evidence,
+    )
 
     plan = contracts.RuntimePlan.model_validate(
         {

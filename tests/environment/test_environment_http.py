@@ -1,6 +1,5 @@
-"""HTTP on a real server: discovery, control routes inside the cap, what production does not serve, Origins, metrics."""
+"""HTTP on a real server: discovery, control routes inside the cap, production mode, Origins, metrics."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,6 @@ from environment_lab import Server, World, ask, serve, until
 
 LOOK = {"op": "look", "heading_deg": 10}
 SESSION = "x-session-id"
-
-
-@pytest.fixture(scope="module")
-def production(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Tools only, with one foreign page let in."""
-    flags = ("--mode", "production", "--assign", "fixed:3", "--origin", "https://friend.example")
-    with serve(tmp_path_factory.mktemp("production"), *world.arguments, *flags) as running:
-        yield running
 
 
 def post(server: Server, path: str, body: Any, session: str | None = None) -> httpx.Response:
@@ -41,7 +32,11 @@ def test_the_task_api_answers_under_the_environments_name(server: Server) -> Non
     assert task == {"id": "eval-00002", "split": "eval", "index": 2}
     ranged = server.post("/geoguesser_env/task_range", {"split": "eval", "start": 3})["tasks"]
     assert [entry["index"] for entry in ranged] == [3, 4]
-    for body in ({"split": "eval", "index": 5}, {"split": "eval", "index": -1}, {"split": "nope", "index": 0}):
+    for body in (
+        {"split": "eval", "index": 5},
+        {"split": "eval", "index": -1},
+        {"split": "nope", "index": 0},
+    ):
         assert post(server, "/geoguesser_env/task", body).status_code == 400
     assert "eval" in post(server, "/geoguesser_env/num_tasks", {"split": "nope"}).json()["detail"]
 
@@ -151,8 +146,9 @@ def test_metrics_count(server: Server) -> None:
 
 
 def test_openenvs_own_validation_passes(server: Server, production: Server) -> None:
-    import env_service.environment  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
-    from openenv.cli._validation import validate_running_environment
+    from openenv.cli._validation import validate_running_environment  # type: ignore[import-untyped]
+
+    import env_service.play  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
 
     for url, mode in ((server.url, "simulation"), (production.url, "production")):
         report = validate_running_environment(url)

@@ -2,12 +2,12 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
 import pytest
-from environment_lab import Server, World, ask, serve, until
+from environment_lab import Server, ask, until
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.exceptions import ToolError
@@ -25,14 +25,6 @@ HELLO = {
         "clientInfo": {"name": "test", "version": "1"},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def production(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Tools only, two slots, slots given away after half a second of disuse."""
-    flags = ("--mode", "production", "--max-concurrent", "2", "--park-after-s", "0.5", "--idle-s", "6")
-    with serve(tmp_path_factory.mktemp("production"), *world.arguments, *flags) as running:
-        yield running
 
 
 def play(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -222,3 +214,25 @@ def test_calls_at_once_are_played_one_after_another(server: Server) -> None:
             return sorted(result.structured_content["steps_remaining"] for result in results)
 
     assert play(work) == [6, 7, 8, 9, 10, 11]
+
+
+def test_a_new_tool_reaches_every_surface(lab: Server) -> None:
+    async def over_mcp() -> str:
+        async with client(lab) as mcp:
+            assert "sun_height" in {tool.name for tool in await mcp.list_tools()}
+            result = await mcp.call_tool("sun_height", {"hour": 9})
+            assert result.structured_content["action_cost"] == 0.03
+            return str(result.structured_content["feedback"])
+
+    document = lab.get("/schema")
+    entry = next(tool for tool in document["tools"] if tool["name"] == "sun_height")
+    assert entry["op"] == "sun" and entry["cost"] == 0.03 and entry["description"].startswith("Tell how high")
+    assert entry["parameters"]["properties"]["hour"]["type"] == "integer"
+    assert (
+        "sun" in document["action"]["properties"]["op"]["enum"] and "hour" in document["action"]["properties"]
+    )
+    with lab.connect() as ws:
+        assert "sun_height" in ask(ws, {"type": "reset"})["data"]["observation"]["available_tools"]
+        seen = ask(ws, {"type": "step", "data": {"op": "sun", "hour": 9}})["data"]["observation"]
+    assert seen["feedback"] == "at 9 h it is up" and seen["action_cost"] == 0.03
+    assert play(over_mcp) == seen["feedback"]

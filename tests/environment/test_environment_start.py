@@ -12,17 +12,12 @@ from pathlib import Path
 import pytest
 from environment_lab import REPOSITORY, Server, World, ask, serve, until
 
-
-def start(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a server that should not come up."""
-    command = [sys.executable, "-m", "env_service.server", "--port", "0", *arguments]
-    environment = {**os.environ, **variables}
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=REPOSITORY, env=environment, timeout=60, check=False
-    )
+from env_service.server.__main__ import main
 
 
-def test_faults_at_start_are_one_sentence(world: World, tmp_path: Path) -> None:
+def test_faults_at_start_are_one_sentence(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text(world.tasks.read_text().splitlines()[0].replace("48.8", "98.8") + "\n")
     config = tmp_path / "config.json"
@@ -31,34 +26,40 @@ def test_faults_at_start_are_one_sentence(world: World, tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         faults = [
             (["--tasks", str(bad), "--panos", str(world.panos)], "bad.jsonl:1"),
+            (["--tasks", str(tmp_path / "no.jsonl"), "--panos", str(world.panos)], "no.jsonl"),
             (["--tasks", str(world.tasks), "--panos", str(tmp_path / "none")], "no picture folder"),
+            (["--tasks", str(world.tasks)], "--panos"),
             ([*world.arguments, "--port", port], f"port {port}"),
+            ([*world.arguments, "--port", "70000"], "port 70000"),
             (["--config", str(config)], "colour"),
+            (["--config", str(tmp_path / "none.json")], "none.json"),
             ([*world.arguments, "--assign", "fixed:5"], "fixed:4"),
             ([*world.arguments, "--play", "blindfolded"], "play"),
+            ([*world.arguments, "--curve", "steep"], "board-v1"),
             ([], "nothing to serve"),
         ]
-        running = [
-            subprocess.Popen(
-                [sys.executable, "-m", "env_service.server", "--port", "0", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=REPOSITORY,
-                text=True,
-            )
-            for arguments, _ in faults
-        ]
-        for process, (_, words) in zip(running, faults, strict=True):
-            output, problem = process.communicate(timeout=60)
-            assert process.returncode == 1 and output == "", (words, problem)
-            assert words in problem and len(problem.strip().splitlines()) == 1, problem
-    assert start("--port", "many").returncode == 2
+        for arguments, words in faults:
+            assert main(["--port", "0", *arguments]) == 1
+            said = capsys.readouterr()
+            assert said.out == "" and words in said.err and len(said.err.strip().splitlines()) == 1, said.err
+    with pytest.raises(SystemExit) as usage:
+        main(["--port", "many"])
+    assert usage.value.code == 2
 
 
-def test_a_configuration_file_with_relative_paths_and_variables(world: World, tmp_path: Path) -> None:
+def test_a_fault_at_start_is_an_exit_code(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "env_service.server", "--tasks", "none.jsonl", "--panos", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=60, check=False)
+    assert done.returncode == 1 and "none.jsonl" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_configuration_file_and_an_end_with_the_parent(world: World, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     splits = {
-        name: {"tasks": os.path.relpath(world.tasks, tmp_path), "panos": os.path.relpath(world.panos, tmp_path)}
+        name: {
+            "tasks": os.path.relpath(world.tasks, tmp_path),
+            "panos": os.path.relpath(world.panos, tmp_path),
+        }
         for name in ("train", "eval")
     }
     config.write_text(json.dumps({"splits": splits, "max_turns": 5, "environment_version": "v-7"}))
@@ -67,15 +68,22 @@ def test_a_configuration_file_with_relative_paths_and_variables(world: World, tm
         assert first["metadata"]["split"] == "train" and first["metadata"]["environment_version"] == "v-7"
         assert first["steps_remaining"] == 6
         assert [split["name"] for split in server.get("/geoguesser_env/splits")] == ["train", "eval"]
+        assert server.process.stdin is not None
+        server.process.stdin.close()
+        until(lambda: server.process.poll() is not None, 10)
 
 
 def test_neither_gradio_nor_torch_is_imported_to_serve() -> None:
-    code = "import sys, env_service.server.app; print([m for m in ('gradio', 'torch', 'pandas') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True)
-    assert done.stdout.strip() == "[]"
+    code = "import sys, env_service.server.app; print({'gradio', 'torch', 'pandas'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    )
+    assert done.stdout.strip() == "set()"
 
 
-def test_an_application_for_uvicorns_command_line(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_application_for_uvicorns_command_line(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import env_service.server.app as module
     from env_service.errors import GeoError
 
@@ -103,13 +111,6 @@ def test_sigterm_answers_what_is_in_flight_and_refuses_what_is_new(world: World,
             assert json.loads(busy.recv(10))["data"]["observation"]["feedback"] == "awake"
         server.process.wait(10)
         assert "Traceback" not in server.log.read_text()
-
-
-def test_a_server_ends_with_its_parent(world: World, tmp_path: Path) -> None:
-    with serve(tmp_path, *world.arguments) as server:
-        assert server.process.stdin is not None
-        server.process.stdin.close()
-        until(lambda: server.process.poll() is not None, 10)
 
 
 def test_sessions_are_freed_after_many_episodes(server: Server) -> None:

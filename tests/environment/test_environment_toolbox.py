@@ -86,7 +86,7 @@ def test_an_action_goes_over_the_wire_with_its_own_fields_only() -> None:
 class Telescope(GeoGuessrEnvironment):
     """A subclass with one tool more and one less."""
 
-    pan = None
+    pan = None  # type: ignore[assignment]
 
     @tool(op="stars", cost=0.5, needs=("look",))
     def stars(self, heading_deg: Heading, names: str | None = None) -> str:

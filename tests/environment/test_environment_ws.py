@@ -4,26 +4,15 @@ import json
 import random
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import websockets
-from environment_lab import Server, World, ask, serve, until
+from environment_lab import Server, ask, until
 from websockets.sync.client import ClientConnection
 
 LOOK = {"type": "step", "data": {"op": "look", "heading_deg": 10}}
-NAP = {"type": "step", "data": {"op": "nap", "seconds": 2.0}}
-
-
-@pytest.fixture(scope="module")
-def lab(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two slots, short limits, and tools that stall and fail."""
-    flags = ("--max-concurrent", "2", "--idle-s", "3", "--step-timeout-s", "4", "--park-after-s", "60")
-    folder = tmp_path_factory.mktemp("lab")
-    with serve(folder, *world.arguments, *flags, module="environment_lab_server") as running:
-        yield running
+NAP = {"type": "step", "data": {"op": "nap", "seconds": 1.5}}
 
 
 def test_an_episode_in_openenvs_protocol(ws: ClientConnection) -> None:
@@ -166,7 +155,7 @@ def _noise(chance: random.Random) -> str | bytes:
         "\u0000",
         "é",
     ]
-    kinds = ["step", "step", "step", "reset", "state", "zap", None, 1, []]
+    kinds: list[Any] = ["step", "step", "step", "reset", "state", "zap", None, 1, []]
     data: Any = {chance.choice(fields): chance.choice(values) for _ in range(chance.randrange(5))}
     data["op"] = chance.choice(ops)
     if chance.random() < 0.1:
@@ -275,18 +264,18 @@ def test_a_socket_cut_in_the_middle_of_a_step_frees_its_slot(lab: Server) -> Non
     assert "Traceback" not in lab.log.read_text().replace("a bug at", "").split("RuntimeError")[-1]
 
 
-def test_a_half_open_socket_frees_its_slot(world: World, tmp_path: Path) -> None:
-    with serve(tmp_path, *world.arguments, "--max-concurrent", "1") as tight:
-        port = int(tight.url.rsplit(":", 1)[1])
-        mute = socket.create_connection(("127.0.0.1", port))
-        mute.sendall(
-            f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
-        assert b"101" in mute.recv(4096)
-        until(lambda: tight.metric("geo_sessions") == 1, 5)
-        until(lambda: tight.metric("geo_sessions") == 0, 15)
-        mute.close()
+def test_a_half_open_socket_frees_its_slot(server: Server) -> None:
+    port = int(server.url.rsplit(":", 1)[1])
+    held = server.metric("geo_sessions")
+    mute = socket.create_connection(("127.0.0.1", port))
+    mute.sendall(
+        f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+    )
+    assert b"101" in mute.recv(4096)
+    until(lambda: server.metric("geo_sessions") == held + 1, 5)
+    until(lambda: server.metric("geo_sessions") == held, 15)
+    mute.close()
 
 
 def test_no_compression_is_negotiated(server: Server) -> None:

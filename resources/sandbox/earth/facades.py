@@ -33,6 +33,19 @@ def wall_colour(wall: str, choice: float) -> Colour:
 
 def wall_surface(wall: str, colour: Colour, width: int, height: int, seed: int) -> Image.Image:
     """The bare material: planks, bricks, render, sheet metal, panels, stones."""
+    shade = _relief(wall, width, height, seed)
+    pixels = np.empty((height, width, 3), dtype=np.uint8)
+    for channel in range(3):
+        np.clip(shade * np.float32(colour[channel]), 0, 255, out=pixels[..., channel], casting="unsafe")
+    image = Image.fromarray(pixels)
+    if wall == "timber":
+        _timber_frame(image)
+    return image
+
+
+@lru_cache(maxsize=48)
+def _relief(wall: str, width: int, height: int, seed: int) -> NDArray[np.float32]:
+    """Brightness of a material, pixel by pixel: joints, planks, corrugations, stains."""
     rng = np.random.default_rng([seed, width, height, 7006])
     y, x = np.mgrid[0:height, 0:width].astype(np.float32) / np.float32(_PX)
     shade = np.ones((height, width), dtype=np.float32)
@@ -59,11 +72,7 @@ def wall_surface(wall: str, colour: Colour, width: int, height: int, seed: int) 
     shade += _stains(
         rng, height, width, 0.07 if wall in ("mud", "block", "grey", "ochre", "pastel") else 0.03
     )
-    pixels = np.clip(shade[..., None] * np.array(colour, dtype=np.float32), 0, 255).astype(np.uint8)
-    image = Image.fromarray(pixels)
-    if wall == "timber":
-        _timber_frame(image)
-    return image
+    return shade
 
 
 def _stains(rng: np.random.Generator, height: int, width: int, strength: float) -> NDArray[np.float32]:

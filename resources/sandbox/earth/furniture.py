@@ -30,6 +30,20 @@ from resources.sandbox.earth.vehicles import choose_body, choose_colour, paste_v
 
 Point = tuple[float, float, float]
 POLE_HEIGHT_M = {"jp": 9.5, "metal": 8.0, "wood": 8.0, "woodt": 9.0, "conc": 8.5, "holes": 7.5}
+_HEIGHT_M = {
+    "fence": 1.2,
+    "rail": 0.8,
+    "post": 1.0,
+    "person": 1.8,
+    "sign": 2.7,
+    "info": 2.0,
+    "parked": 1.6,
+    "car ahead": 1.6,
+    "car back": 1.6,
+    "house": 4.0,
+    "tree": 8.0,
+}
+_SMALLEST_PX = 1.0  # what would be lower than this is not painted
 _AMERICAN_LIMITS = ("north america",)
 
 
@@ -44,6 +58,9 @@ class Furnisher:
     def paint(self, thing: Thing, clip: float) -> None:
         """Paint one thing; `clip` is the tangent of elevation below which nearer ground hides it."""
         kind = thing.kind
+        height = _HEIGHT_M.get(kind, 10.0)
+        if height * self.easel.camera.pixels_per_radian < _SMALLEST_PX * thing.distance:
+            return
         if kind == "tree":
             self._tree(thing, clip)
         elif kind == "house":

@@ -19,7 +19,7 @@ _OTHER_WALLS = ("grey", "white", "cream", "block")
 
 @dataclass(frozen=True)
 class House:
-    """One house: metres, storeys, material, roof rise (0: flat) and colour, script of its shop ("" for none)."""
+    """One house: metres, storeys, material, roof rise (0: flat) and colour, its shop's script or ""."""
 
     width: float
     depth: float
@@ -64,7 +64,7 @@ def house_of(thing: Thing, style: Style) -> House:
         rise=(3.4 if style.climate.snow > 0.1 or style.climate.mean_c < 8 else 2.4) if pitched else 0.0,
         roof=mix(cover, white, 0.9 * style.climate.snow),
         shop=shop,
-        variant=int(draws[5] * 3),
+        variant=int(draws[5] * 2),
     )
 
 

@@ -41,7 +41,7 @@ def sample_tile(tile: Floats, x: Floats, y: Floats, per_unit: float, shift: int 
     row &= TILE - 1
     row *= TILE
     row += column
-    taken: Floats = tile.take(row)
+    taken: Floats = tile.take(row, mode="wrap")
     return taken
 
 

@@ -33,16 +33,14 @@ class Texture:
 
 def texture_from_image(image: Image.Image) -> Texture:
     """A texture of an RGB or RGBA image."""
-    rgba = np.asarray(image.convert("RGBA")).astype(np.float32)
-    rgba[..., :3] *= rgba[..., 3:] / np.float32(255.0)
+    copy = image.convert("RGBA").convert("RGBa")  # the lower-case a: premultiplied
     levels = []
     for _ in range(_LEVELS):
-        levels.append(pack(rgba))
-        height, width = rgba.shape[0] // 2, rgba.shape[1] // 2
-        if height < 1 or width < 1:
+        bytes_ = np.ascontiguousarray(np.asarray(copy))
+        levels.append(bytes_.view(np.uint32)[..., 0])
+        if min(copy.size) < 2:
             break
-        even = rgba[: 2 * height, : 2 * width]
-        rgba = (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2]) / np.float32(4.0)
+        copy = copy.reduce(2)
     return Texture(tuple(levels))
 
 

@@ -10,7 +10,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageDraw
 
 from resources.sandbox.earth.chance import unit
 from resources.sandbox.earth.climate import Climate
@@ -134,7 +134,7 @@ def tree_texture(kind: str, leaf: Colour, lit_from_right: bool, snow: float, var
         _fronds(pen, kind, colour, rng)
     if kind == "cactus":
         _cactus(pen, colour)
-    return texture_from_image(image.filter(ImageFilter.SMOOTH))
+    return texture_from_image(image)
 
 
 def _leaf_of(kind: str, leaf: Colour) -> Colour:
