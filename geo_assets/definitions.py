@@ -21,6 +21,8 @@ from geo_assets.reports.board_table import board_table_asset
 from geo_assets.reports.paired_gains import paired_gains_asset
 from geo_assets.sweeps.factory import sweep_assets
 
+WHOLE_GRAPH = "whole_graph"
+
 
 def load_stage() -> Stage:
     """The profile that `GEO_PROFILE` and `GEO_HOME` name.
@@ -52,6 +54,7 @@ def build_definitions(stage: Stage) -> dg.Definitions:
     ]
     return dg.Definitions(
         assets=[asset.definition(stage) for asset in declared],
+        jobs=[dg.define_asset_job(WHOLE_GRAPH, description="Every asset; `geo build` runs a part of it.")],
         executor=dg.multiprocess_executor.configured(
             {
                 "max_concurrent": max(2, os.cpu_count() or 2),

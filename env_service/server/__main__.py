@@ -138,6 +138,9 @@ async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
     server = uvicorn.Server(uvicorn.Config(app, **UVICORN))
     if arguments.exit_with_parent:
         threading.Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
+    # uvicorn raises a signal again once it has stopped for it; an ordered stop is no failure, so that goes nowhere.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
@@ -148,7 +151,8 @@ async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's algorithm off only where the protocol is named; on, it costs 40 ms a request.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     # Lets a restart take the port while old connections are still in TIME_WAIT; not while another server
     # listens.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

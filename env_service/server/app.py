@@ -76,6 +76,9 @@ def create_app(
         title=NAME,
         description=DESCRIPTION,
         version=config.environment_version,
+        # Their pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
         lifespan=lifespan(sessions, mcp_app, config.drain_s, world.warm),
     )
     app.state.sessions = sessions

@@ -27,15 +27,16 @@ def _options(
 
 def _register() -> None:
     # Each command's module is light; what it needs is imported when it runs.
-    from geo_assets.cli import bench, build, doctor, report, serve, sweep, walkthrough
+    from geo_assets.cli.bench import bench
+    from geo_assets.cli.build import build
+    from geo_assets.cli.doctor import doctor
+    from geo_assets.cli.report import report
+    from geo_assets.cli.serve import serve
+    from geo_assets.cli.sweep import sweep
+    from geo_assets.cli.walkthrough import walkthrough
 
-    app.command("build")(build.build)
-    app.command("doctor")(doctor.doctor)
-    app.command("serve")(serve.serve)
-    app.command("sweep")(sweep.sweep)
-    app.command("report")(report.report)
-    app.command("walkthrough")(walkthrough.walkthrough)
-    app.command("bench")(bench.bench)
+    for command in (build, doctor, serve, sweep, report, walkthrough, bench):
+        app.command(command.__name__)(command)
 
 
 def main() -> None:

@@ -155,7 +155,7 @@ def _tile() -> Pair:
     for number in range(70_000):
         x, y = dice.integers(0, 4096, 2).tolist()
         line = [(x, y), (x + 5, y + 3), (x + 9, y + 4)]
-        properties = {
+        properties: dict[str, str | bool | int | float] = {
             "id": f"sequence{number:014d}",
             "image_id": 2**53 + number,
             "creator_id": 100_000 + number % 900,

@@ -51,7 +51,12 @@ def build(
         watcher.start()
         try:
             result = dg.execute_job(
-                job, instance, asset_selection=keys, tags={"geo/build": token}, raise_on_error=False
+                job,
+                instance,
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                asset_selection=keys,
+                tags={"geo/build": token},
+                raise_on_error=False,
             )
         finally:
             watcher.finish()
@@ -64,10 +69,10 @@ def build(
 
 
 def whole_graph_job() -> "dg.JobDefinition":
-    """Dagster's implicit job over every asset, remade in each process that runs a step."""
-    from geo_assets.definitions import build_definitions, load_stage
+    """The job over every asset, remade in each process that runs a step."""
+    from geo_assets.definitions import WHOLE_GRAPH, build_definitions, load_stage
 
-    return build_definitions(load_stage()).resolve_implicit_global_asset_job_def()
+    return build_definitions(load_stage()).resolve_job_def(WHOLE_GRAPH)
 
 
 def prepare_dagster_home(home: Path) -> None:
@@ -89,9 +94,9 @@ class _Watcher(threading.Thread):
         self._instance, self._token, self._total = instance, token, total
         self._cursor: str | None = None
         self._run_id = ""
-        self._stop = threading.Event()
+        self._finished = threading.Event()
         self._began = time.monotonic()
-        self._started: dict[str, float] = {}
+        self._step_began: dict[str, float] = {}
         self.done = 0
 
     @property
@@ -99,12 +104,12 @@ class _Watcher(threading.Thread):
         return self._total - self.done
 
     def run(self) -> None:
-        while not self._stop.is_set():
+        while not self._finished.is_set():
             self._read()
-            self._stop.wait(POLL_S)
+            self._finished.wait(POLL_S)
 
     def finish(self) -> None:
-        self._stop.set()
+        self._finished.set()
         self.join()
         self._read()
 
@@ -136,10 +141,10 @@ class _Watcher(threading.Thread):
             return
         kind = event.event_type
         if kind == DagsterEventType.STEP_START:
-            self._started[entry.step_key or ""] = entry.timestamp
+            self._step_began[entry.step_key or ""] = entry.timestamp
         elif kind == DagsterEventType.ASSET_MATERIALIZATION:
             self.done += 1
-            took = entry.timestamp - self._started.get(entry.step_key or "", entry.timestamp)
+            took = entry.timestamp - self._step_began.get(entry.step_key or "", entry.timestamp)
             name = event.asset_key.to_user_string() if event.asset_key else step
             self._say(name, f"done in {took:.1f} s ({self.done} of {self._total})")
         elif kind == DagsterEventType.ASSET_CHECK_EVALUATION:

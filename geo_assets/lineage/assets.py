@@ -11,6 +11,7 @@ the Dagster asset for one profile.
 import inspect
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -249,8 +250,12 @@ class failing_clearly:  # noqa: N801
 def code_reference(compute: Callable[..., Any]) -> dict[str, Any]:
     """Metadata that lets Dagster's page open the file and line of a stage's function."""
     code = inspect.unwrap(compute).__code__
-    reference = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
-    return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
+    with warnings.catch_warnings():
+        # Dagster calls these two classes beta and says so at each use; the lock pins what they are.
+        warnings.simplefilter("ignore")
+        reference = dg.LocalFileCodeReference(file_path=code.co_filename, line_number=code.co_firstlineno)
+        value = dg.CodeReferencesMetadataValue(code_references=[reference])
+    return {"dagster/code_references": value}
 
 
 def peak_memory_mb() -> float:

@@ -11,7 +11,7 @@ enter through the spec, by value, and not through the module that declares all o
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def code_version(
         UnfollowableCode: the code uses dynamic imports.
         GeoError: a module is not found.
     """
-    parts: dict[str, Any] = {name: _tree_hash(name) for name in closure([*modules, *runs])}
+    parts: dict[str, Any] = {name: _analyse(name).digest for name in closure([*modules, *runs])}
     data = {folder: _folder_hash(folder) for name, folder in DATA_OF.items() if name in parts}
     value = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else spec
     body = {"modules": parts, "data": data, "spec": value, "extra": extra}
@@ -79,18 +79,54 @@ def closure(modules: Iterable[str]) -> list[str]:
     return sorted(seen)
 
 
-@cache
 def imports_of(module: str) -> tuple[str, ...]:
-    """First-party modules that one module imports anywhere in its text, its packages' `__init__` included."""
+    """First-party modules that one module imports anywhere in its text, its packages' `__init__` included.
+
+    Raises:
+        UnfollowableCode: it uses dynamic imports.
+    """
+    return _analyse(module).imports
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What one parse of a module gives: its first-party imports and the hash of what it runs."""
+
+    imports: tuple[str, ...]
+    digest: str
+
+
+@cache
+def _analyse(module: str) -> _Module:
+    path = _path(module)
+    if path is None:
+        raise GeoError(f"No module {module} stands under {ROOT.name}, so its code version cannot be taken")
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     found: set[str] = set()
-    for node in ast.walk(_parse(module)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             _refuse_dynamic(node, module)
-        found.update(_named(node, module))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update(_named(node, module))
+        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = _what_runs(node.body)
     packages = {
         name.rsplit(".", depth)[0] for name in (*found, module) for depth in range(1, name.count(".") + 1)
     }
-    return tuple(sorted(name for name in found | packages if name != module))
+    imports = tuple(sorted(name for name in found | packages if name != module))
+    return _Module(imports, sha256_hex(ast.dump(tree, annotate_fields=False).encode()))
+
+
+def _what_runs(body: list[ast.stmt]) -> list[ast.stmt]:
+    """A body without its docstring and with its imports first, in one order."""
+    first = body[0].value if body and isinstance(body[0], ast.Expr) else None
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        body = body[1:]
+    imports = [item for item in body if isinstance(item, ast.Import | ast.ImportFrom)]
+    for item in imports:
+        item.names.sort(key=lambda alias: (alias.name, alias.asname or ""))
+    imports.sort(key=ast.dump)
+    return [*imports, *(item for item in body if not isinstance(item, ast.Import | ast.ImportFrom))]
 
 
 def _named(node: ast.AST, module: str) -> Iterator[str]:
@@ -128,19 +164,6 @@ def _refuse_dynamic(node: ast.Call, module: str) -> None:
         )
 
 
-@cache
-def _tree_hash(module: str) -> str:
-    tree = _Normalise().visit(_parse(module))
-    return sha256_hex(ast.dump(tree, annotate_fields=False).encode())
-
-
-def _parse(module: str) -> ast.Module:
-    path = _path(module)
-    if path is None:
-        raise GeoError(f"No module {module} stands under {ROOT.name}, so its code version cannot be taken")
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-
-
 def _path(module: str) -> Path | None:
     stem = ROOT.joinpath(*module.split("."))
     for path in (stem.with_suffix(".py"), stem / "__init__.py"):
@@ -157,33 +180,3 @@ def _neutral(module: str) -> bool:
 def _folder_hash(folder: str) -> str:
     files = sorted(p for p in (ROOT / folder).iterdir() if p.is_file() and p.suffix not in {".py", ".md"})
     return sha256_hex(canonical_json([[p.name, sha256_file(p)] for p in files]))
-
-
-class _Normalise(ast.NodeTransformer):
-    """Drops docstrings and puts imports in one order, so that only what runs is left."""
-
-    def visit_Module(self, node: ast.Module) -> ast.AST:
-        return self._body(node)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._body(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._body(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._body(node)
-
-    def _body(self, node: Any) -> ast.AST:
-        self.generic_visit(node)
-        body = node.body
-        first = body[0].value if body and isinstance(body[0], ast.Expr) else None
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            body = body[1:]
-        imports = [item for item in body if isinstance(item, ast.Import | ast.ImportFrom)]
-        for item in imports:
-            item.names.sort(key=lambda alias: (alias.name, alias.asname or ""))
-        imports.sort(key=lambda item: ast.dump(item))
-        node.body = [*imports, *(i for i in body if not isinstance(i, ast.Import | ast.ImportFrom))]
-        result: ast.AST = node
-        return result

@@ -1,80 +1,19 @@
-"""A small sandbox world and the data stages over it, built once for the tests of this folder."""
+"""The data stages over a small sandbox world, built once for the tests of this folder."""
 
-import os
+import shutil
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from geo_assets.config.settings import (
-    MirrorSpec,
-    PoolSpec,
-    Settings,
-    SplitSpec,
-    StageSpecs,
-    TilesSpec,
-    WorldSpec,
-    load_settings,
-    stage_specs,
-)
-from geo_assets.data.candidate_sequences import candidate_sequences
-from geo_assets.data.coverage_tiles import coverage_tiles
-from geo_assets.data.data_source_probe import data_source_probe
-from geo_assets.data.eval_mirror import eval_mirror
-from geo_assets.data.mirrored_panoramas import mirrored_panoramas
-from geo_assets.data.task_pool import task_pool
-from geo_assets.data.task_split import task_split
-from geo_assets.data.train_mirror import train_mirror
-from geo_assets.lineage.assets import AssetFolder, GeoAsset, Made, Stage, StageRun
+sys.path.insert(0, str(Path(__file__).parent))
 
-CHAIN: tuple[GeoAsset, ...] = (
-    data_source_probe,
-    coverage_tiles,
-    candidate_sequences,
-    task_pool,
-    mirrored_panoramas,
-    task_split,
-    eval_mirror,
-    train_mirror,
-)
+from data_lab import CHAIN, SMALL, Chain, settings_for
 
-SMALL = StageSpecs(
-    world=WorldSpec(seed=11, pano_sequences=90, perspective_sequences=40),
-    tiles=TilesSpec(boxes=((-12.0, 36.0, 30.0, 60.0),)),
-    pool=PoolSpec(target=8, per_country=2, per_creator=4, window_frames=3),
-    mirror=MirrorSpec(originals=True, shards=2),
-    split=SplitSpec(eval_size=4, eval_per_country=1),
-)
-
-
-def compute(asset: GeoAsset, stage: Stage) -> dict[str, Made]:
-    """Run one stage in this process and publish its folders."""
-    made = asset.compute(StageRun(stage, asset.names[0], lambda text: None))
-    outputs = dict(made) if not isinstance(made, Made) else {asset.names[0]: made}
-    for name, output in outputs.items():
-        AssetFolder(stage.settings.home, name).publish(output.data_version, dict(output.facts))
-    return outputs
-
-
-@dataclass(frozen=True)
-class Chain:
-    """The data stages as Dagster ran them."""
-
-    stage: Stage
-    instance: dg.DagsterInstance
-    result: dg.ExecuteInProcessResult
-
-    def folder(self, name: str) -> Path:
-        """Folder of one asset."""
-        return self.stage.settings.home / name
-
-
-def settings_for(home: Path, profile: str = "sandbox", **changes: object) -> Settings:
-    """Settings of a home, with changes."""
-    settings = load_settings({"GEO_PROFILE": profile, "GEO_HOME": str(home)})
-    return replace(settings, **changes)  # type: ignore[arg-type]
+from geo_assets.config.settings import StageSpecs, stage_specs
+from geo_assets.lineage.assets import Stage
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +30,6 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 @pytest.fixture
 def home_of(chain: Chain, tmp_path: Path) -> Callable[..., Stage]:
     """A stage with a home of its own, holding copies of some finished folders of the chain."""
-    import shutil
 
     def make(*names: str, specs: StageSpecs = SMALL) -> Stage:
         home = tmp_path / "home"
@@ -103,11 +41,8 @@ def home_of(chain: Chain, tmp_path: Path) -> Callable[..., Stage]:
 
 
 @pytest.fixture(scope="session")
-def recorded_stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    """The recorded profile, or a skip that says what is missing."""
-    shared = Path(os.environ.get("GEO_SHARED") or Path(__file__).resolve().parents[3] / "shared")
+def recorded_stage(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """The recorded profile, where its data is there."""
     folder = shared / "data" / "mapillary"
-    if not (folder / "frames.parquet").is_file():
-        pytest.skip("needs recorded data: a folder `shared` beside the checkout, or GEO_SHARED")
     home = tmp_path_factory.mktemp("recorded") / "home"
     return Stage(settings_for(home, "recorded", recorded_dir=folder), stage_specs("recorded"))

@@ -72,7 +72,9 @@ def test_a_frame_on_the_open_sea_has_no_country() -> None:
 
 def test_a_frame_off_the_coast_takes_the_nearest_country() -> None:
     # West from Portugal, over the outer edge of its border polygon, in steps of about 1 km.
-    lon = next(-9.0 - step / 90 for step in range(900) if geography().country_at(40.0, -9.0 - step / 90) is None)
+    lon = next(
+        -9.0 - step / 90 for step in range(900) if geography().country_at(40.0, -9.0 - step / 90) is None
+    )
     found = country_near(40.0, lon - 0.1, 25.0)
     assert found is not None
     country, offshore_km = found

@@ -15,7 +15,13 @@ from env_service.geodesy import destination, haversine_km
 from geo_assets.config.settings import SplitSpec
 from geo_assets.data._positions import Positions, positions_of
 from geo_assets.data._split import IN_BUFFER, NOT_READY, SEQUENCE_IN_EVAL, split
-from geo_assets.data._split_rules import broken_rules, closest_between, closest_within, measure, pairs_closer_than
+from geo_assets.data._split_rules import (
+    broken_rules,
+    closest_between,
+    closest_within,
+    measure,
+    pairs_closer_than,
+)
 from geo_assets.data.task_split import why_empty
 
 

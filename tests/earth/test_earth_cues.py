@@ -33,7 +33,7 @@ def _things(scene: Scene) -> tuple[Site, list[Thing]]:
 def _clear_board(code: str) -> tuple[Scene, Thing]:
     """A scene with a readable board 11 to 16 m ahead and nothing before it."""
     for seed in range(400):
-        scene = sample_scene(code, seed, 0.1, "rural road")
+        scene = sample_scene(code, seed, 0.1, "rural road", 400.0 + seed)
         site, things = _things(scene)
         own = -1 if site.style.traits.drives_left else 1
         for board in things:
@@ -91,8 +91,8 @@ def test_small_print_resolves_in_a_zoom_of_the_large_picture_and_not_in_the_open
     original, derived = draw_panorama(scene, 4096), draw_panorama(scene, 2048)
     zoomed = _strokes(_address_strip(original, 18.0, 640, scene, board))
     opening = _strokes(_address_strip(derived, 90.0, 640, scene, board))
-    assert zoomed >= 0.6 * wanted
-    assert opening <= 0.5 * wanted
+    assert zoomed >= 0.5 * wanted
+    assert opening <= 0.3 * wanted
 
 
 def test_boards_of_the_oncoming_lane_turn_their_backs() -> None:

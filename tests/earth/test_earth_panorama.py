@@ -111,7 +111,7 @@ def test_the_sky_keeps_still_while_the_roadside_moves() -> None:
 
 def _yellow_side(picture: NDArray[np.uint8]) -> float:
     """Mean column (from the centre, right positive) of yellow paint on the road ahead."""
-    height, width = picture.shape[:2]
+    height, width = int(picture.shape[0]), int(picture.shape[1])
     rows = slice(int(height * 0.53), int(height * 0.68))
     columns = slice(width // 2 - width // 8, width // 2 + width // 8)
     red, green, blue = (picture[rows, columns, channel].astype(np.int32) for channel in range(3))

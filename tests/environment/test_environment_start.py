@@ -70,7 +70,7 @@ def test_a_configuration_file_and_an_end_with_the_parent(world: World, tmp_path:
         assert [split["name"] for split in server.get("/geoguesser_env/splits")] == ["train", "eval"]
         assert server.process.stdin is not None
         server.process.stdin.close()
-        until(lambda: server.process.poll() is not None, 10)
+        assert server.process.wait(10) == 0
 
 
 def test_neither_gradio_nor_torch_is_imported_to_serve() -> None:
@@ -109,7 +109,7 @@ def test_sigterm_answers_what_is_in_flight_and_refuses_what_is_new(world: World,
             with server.connect() as late:
                 assert json.loads(late.recv(10))["data"]["code"] == "SHUTTING_DOWN"
             assert json.loads(busy.recv(10))["data"]["observation"]["feedback"] == "awake"
-        server.process.wait(10)
+        assert server.process.wait(10) == 0
         assert "Traceback" not in server.log.read_text()
 
 

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOP_LEVEL = set(
-    ".ci .gitignore CITATION.cff LICENSE Makefile README.md dagster.yaml deploy docs env.sh env_service "
-    "geo_assets pyproject.toml resources sensors tests workspace.yaml".split()
-)
+TOP_LEVEL = {
+    *(".ci", ".gitignore", "CITATION.cff", "LICENSE", "Makefile", "README.md", "dagster.yaml", "deploy"),
+    *("docs", "env.sh", "env_service", "geo_assets", "pyproject.toml", "resources", "sensors", "tests"),
+    "workspace.yaml",
+}
 
 
 def _tracked() -> list[Path]:

@@ -29,7 +29,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for cached in (fingerprint.imports_of, fingerprint._tree_hash, fingerprint._folder_hash):
+    for cached in (fingerprint._analyse, fingerprint._folder_hash):
         cached.cache_clear()
 
 

@@ -284,11 +284,11 @@ def _signs(site: Site, joins: list[SideRoad]) -> list[Thing]:
     things: list[Thing] = []
     for kind, spacing, salt, share, far_side in (
         ("sign", 34.0, 180, 0.75, 0.35),
-        ("info", 27.0, 181, 0.9, 0.4),
+        ("info", 20.0, 181, 0.95, 0.4),
     ):
         slots = site.slots(spacing, 75.0, 85.0)
         draws = site.draws(salt, slots)
-        s = spacing * slots + 6.0 + 5.0 * draws[:, 2] + (9.0 if kind == "info" else 0.0)
+        s = spacing * slots + 6.0 + 9.0 * draws[:, 2]
         for side in (-1, 1):
             here = (draws[:, 1] < far_side) == (side != own)
             keep = (draws[:, 0] < share) & here & _Gaps(joins, side).free(s, 1.5)
