@@ -10,98 +10,96 @@ Every failure is a named error; after `SessionLost` or `SessionExpired` open a n
         result = env.step({"op": "guess", "lat": 48.85, "lon": 2.35})
 """
 
-import ipaddress
+import asyncio
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection as AsyncConnection
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
+from env_service.client_errors import (
+    CLOSE_CODES,
+    NAMED,
+    BadSelection,
+    CapacityReached,
+    EpisodeDone,
+    NotReset,
+    ServerError,
+    SessionExpired,
+    SessionLost,
+    ShuttingDown,
+    StepTimeout,
+    unreachable,
+)
+from env_service.discovery import (
+    DEFAULT_TIMEOUT_S,
+    get_task,
+    json_object,
+    metadata,
+    num_tasks,
+    proxy_of,
+    schema,
+    splits,
+    ws_url,
+)
 from env_service.errors import GeoError
 from env_service.models import GeoAction, GeoObservation, GeoState
 
-ENV_NAME = "geoguesser_env"
-DEFAULT_TIMEOUT_S = 60.0
+__all__ = [
+    "AsyncGeoGuessrEnv",
+    "BadSelection",
+    "CapacityReached",
+    "EpisodeDone",
+    "GeoAction",
+    "GeoGuessrEnv",
+    "GeoObservation",
+    "GeoState",
+    "NotReset",
+    "ServerError",
+    "SessionExpired",
+    "SessionLost",
+    "ShuttingDown",
+    "StepResult",
+    "StepTimeout",
+    "get_task",
+    "metadata",
+    "num_tasks",
+    "schema",
+    "splits",
+]
 
 
-class ServerError(GeoError):
-    """The server answered with an error; `code` is its name on the wire. The session goes on."""
+class _Ending:
+    """What both clients remember: where they talk to, and why they no longer can."""
 
-    code = "ERROR"
+    base_url: str
+    timeout_s: float
+    _over: GeoError | None
 
-    def __init__(self, message: str, code: str | None = None, fix: str = "") -> None:
-        super().__init__(message, fix)
-        if code is not None:
-            self.code = code
+    def _late(self) -> GeoError:
+        """No answer in time: it may still come, and would be taken for the next one, so this is the end."""
+        self._over = SessionLost(f"no answer within {self.timeout_s:g} s", "Open a new client and reset.")
+        return self._over
 
+    def _gone(self, closed: ConnectionClosed) -> GeoError:
+        self._over = _closed(closed)
+        return self._over
 
-class CapacityReached(ServerError):
-    """Every session of the server is in use. Try again later, or serve with a larger cap."""
+    def _read(self, reply: str | bytes) -> dict[str, Any]:
+        answer = _data(reply)
+        if not isinstance(answer, ServerError):
+            return answer
+        if isinstance(answer, CapacityReached | SessionExpired | ShuttingDown):
+            self._over = answer
+        raise answer
 
-    code = "CAPACITY_REACHED"
-
-
-class SessionExpired(ServerError):
-    """The session was unused for too long, or its call took too long; it is over."""
-
-    code = "SESSION_EXPIRED"
-
-
-class ShuttingDown(ServerError):
-    """The server is going down."""
-
-    code = "SHUTTING_DOWN"
-
-
-class NotReset(ServerError):
-    """A step without an episode."""
-
-    code = "NOT_RESET"
-
-
-class EpisodeDone(ServerError):
-    """A step after the end of the episode; nothing has changed."""
-
-    code = "EPISODE_DONE"
-
-
-class BadSelection(ServerError):
-    """A reset that names no task of the server."""
-
-    code = "BAD_SELECTION"
-
-
-class StepTimeout(SessionExpired):
-    """The call took longer than the server allows; the session is over."""
-
-    code = "STEP_TIMEOUT"
-
-
-class SessionLost(GeoError):
-    """The connection is gone, and the episode with it."""
-
-
-_NAMED: dict[str, type[ServerError]] = {
-    error.code: error
-    for error in (
-        CapacityReached,
-        SessionExpired,
-        ShuttingDown,
-        NotReset,
-        EpisodeDone,
-        BadSelection,
-        StepTimeout,
-    )
-}
-_CLOSE_CODES: dict[int, type[ServerError]] = {1012: ShuttingDown, 1013: CapacityReached, 4408: SessionExpired}
+    def _end(self) -> None:
+        self._over = self._over or SessionLost("the client is closed", "Open a new one.")
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class StepResult:
     done: bool
 
 
-class GeoGuessrEnv:
+class GeoGuessrEnv(_Ending):
     """One session over one WebSocket, blocking. A context manager; not for use by several threads at once.
 
     Args:
@@ -130,15 +128,15 @@ class GeoGuessrEnv:
         self._over: GeoError | None = None
         try:
             self._ws: ClientConnection = connect(
-                _ws_url(base_url),
+                ws_url(base_url),
                 compression=None,
                 max_size=None,
                 open_timeout=timeout_s,
                 close_timeout=5,
-                proxy=_proxy(base_url),
+                proxy=proxy_of(base_url),
             )
         except (OSError, InvalidHandshake, InvalidURI) as error:
-            raise _unreachable(base_url, error) from error
+            raise unreachable(base_url, error) from error
 
     def reset(
         self,
@@ -173,9 +171,29 @@ class GeoGuessrEnv:
         """Where the session stands, and which task was chosen."""
         return GeoState.model_validate(self._ask("state", None))
 
+    def schema(self) -> dict[str, Any]:
+        """See `schema`."""
+        return schema(self.base_url, self.timeout_s)
+
+    def metadata(self) -> dict[str, Any]:
+        """See `metadata`."""
+        return metadata(self.base_url, self.timeout_s)
+
+    def splits(self) -> list[str]:
+        """See `splits`."""
+        return splits(self.base_url, self.timeout_s)
+
+    def num_tasks(self, split: str) -> int:
+        """See `num_tasks`."""
+        return num_tasks(self.base_url, split, self.timeout_s)
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """See `get_task`."""
+        return get_task(self.base_url, split, index, self.timeout_s)
+
     def close(self) -> None:
         """End the session; the slot is free at once. Further use raises SessionLost."""
-        self._over = self._over or SessionLost("the client is closed", "Open a new one.")
+        self._end()
         self._ws.close()
 
     def __enter__(self) -> Self:
@@ -190,29 +208,21 @@ class GeoGuessrEnv:
         if self._over is not None:
             raise self._over
         try:
-            # One that was turned away finds the reason waiting, and the socket already closing.
             self._ws.send(_frame(kind, data))
             reply = self._ws.recv(self.timeout_s)
         except ConnectionClosed as closed:
-            self._over = _closed(closed)
-            raise self._over from closed
+            raise self._gone(closed) from closed
         except TimeoutError as late:
-            # The answer may still come, and would be taken for the next one.
-            self._over = SessionLost(f"no answer within {self.timeout_s:g} s", "Open a new client and reset.")
             self._ws.close()
-            raise self._over from late
-        data_or_error = _data(reply)
-        if isinstance(data_or_error, ServerError):
-            if isinstance(data_or_error, CapacityReached | SessionExpired | ShuttingDown):
-                self._over = data_or_error
-            raise data_or_error
-        return data_or_error
+            raise self._late() from late
+        return self._read(reply)
 
 
-class AsyncGeoGuessrEnv:
+class AsyncGeoGuessrEnv(_Ending):
     """`GeoGuessrEnv` for asyncio: `async with AsyncGeoGuessrEnv(url) as env: await env.reset(...)`.
 
-    Connects on entry (or on `connect()`). The same arguments, results and errors.
+    Connects on entry (or on `connect()`). The same arguments, results and errors; for what is there to play,
+    call the functions of this module in a thread.
     """
 
     def __init__(self, base_url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -225,15 +235,15 @@ class AsyncGeoGuessrEnv:
         """Open the session. Raises SessionLost."""
         try:
             self._ws = await connect_async(
-                _ws_url(self.base_url),
+                ws_url(self.base_url),
                 compression=None,
                 max_size=None,
                 open_timeout=self.timeout_s,
                 close_timeout=5,
-                proxy=_proxy(self.base_url),
+                proxy=proxy_of(self.base_url),
             )
         except (OSError, InvalidHandshake, InvalidURI) as error:
-            raise _unreachable(self.base_url, error) from error
+            raise unreachable(self.base_url, error) from error
         return self
 
     async def reset(
@@ -256,7 +266,7 @@ class AsyncGeoGuessrEnv:
 
     async def close(self) -> None:
         """End the session."""
-        self._over = self._over or SessionLost("the client is closed", "Open a new one.")
+        self._end()
         if self._ws is not None:
             await self._ws.close()
 
@@ -269,8 +279,6 @@ class AsyncGeoGuessrEnv:
         await self.close()
 
     async def _ask(self, kind: str, data: dict[str, Any] | None) -> dict[str, Any]:
-        import asyncio
-
         if self._over is not None:
             raise self._over
         if self._ws is None:
@@ -281,67 +289,11 @@ class AsyncGeoGuessrEnv:
             await self._ws.send(_frame(kind, data))
             reply = await asyncio.wait_for(self._ws.recv(), self.timeout_s)
         except ConnectionClosed as closed:
-            self._over = _closed(closed)
-            raise self._over from closed
+            raise self._gone(closed) from closed
         except TimeoutError as late:
-            self._over = SessionLost(f"no answer within {self.timeout_s:g} s", "Open a new client and reset.")
             await self._ws.close()
-            raise self._over from late
-        data_or_error = _data(reply)
-        if isinstance(data_or_error, ServerError):
-            if isinstance(data_or_error, CapacityReached | SessionExpired | ShuttingDown):
-                self._over = data_or_error
-            raise data_or_error
-        return data_or_error
-
-
-def schema(base_url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
-    """`/schema`: the shapes on the wire and `tools`, the definitions a harness gives to a model."""
-    return _object(_http(base_url, "/schema", None, timeout_s))
-
-
-def metadata(base_url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
-    """`/metadata`: name, description, version."""
-    return _object(_http(base_url, "/metadata", None, timeout_s))
-
-
-def splits(base_url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
-    """Names of the splits."""
-    found = _http(base_url, f"/{ENV_NAME}/splits", None, timeout_s)
-    return [str(entry["name"]) for entry in found]
-
-
-def num_tasks(base_url: str, split: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> int:
-    """Number of tasks of a split. Raises ServerError if there is no such split."""
-    return int(_http(base_url, f"/{ENV_NAME}/num_tasks", {"split": split}, timeout_s)["num_tasks"])
-
-
-def get_task(base_url: str, split: str, index: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
-    """What `reset` needs to play a task. Raises ServerError if there is none."""
-    body = {"split": split, "index": index}
-    return _object(_http(base_url, f"/{ENV_NAME}/task", body, timeout_s)["task"])
-
-
-def _http(base_url: str, path: str, body: dict[str, Any] | None, timeout_s: float) -> Any:
-    url = _http_url(base_url) + path
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers={"content-type": "application/json"})
-    proxies: dict[str, str] | None = {} if _proxy(base_url) is None else None
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
-    try:
-        with opener.open(request, timeout=timeout_s) as answer:
-            return json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        words = error.read(2000).decode("utf-8", "replace")
-        raise ServerError(f"{path} answered {error.code}: {words}", f"HTTP_{error.code}") from error
-    except (OSError, ValueError) as error:
-        raise _unreachable(base_url, error) from error
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ServerError("the server's answer is not a JSON object")
-    return value
+            raise self._late() from late
+        return self._read(reply)
 
 
 def _selection(
@@ -361,7 +313,7 @@ def _frame(kind: str, data: dict[str, Any] | None) -> str:
 
 def _data(reply: str | bytes) -> dict[str, Any] | ServerError:
     try:
-        message = _object(json.loads(reply))
+        message = json_object(json.loads(reply))
     except ValueError:
         return ServerError("the server's frame is not JSON")
     data = message.get("data")
@@ -369,7 +321,7 @@ def _data(reply: str | bytes) -> dict[str, Any] | ServerError:
     if message.get("type") != "error":
         return data
     code = str(data.get("code", "ERROR"))
-    return _NAMED.get(code, ServerError)(f"{code}: {data.get('message', '')}", code)
+    return NAMED.get(code, ServerError)(f"{code}: {data.get('message', '')}", code)
 
 
 def _result(data: dict[str, Any]) -> StepResult:
@@ -382,29 +334,7 @@ def _result(data: dict[str, Any]) -> StepResult:
 
 def _closed(closed: ConnectionClosed) -> GeoError:
     code = closed.rcvd.code if closed.rcvd else None
-    named = _CLOSE_CODES.get(code or 0)
+    named = CLOSE_CODES.get(code or 0)
     if named is not None:
         return named(f"the server closed the session ({code})", fix="Open a new client and reset.")
     return SessionLost(f"the connection is gone (close code {code})", "Open a new client and reset.")
-
-
-def _unreachable(base_url: str, error: Exception) -> SessionLost:
-    return SessionLost(f"{base_url} cannot be reached ({error})", "Is the service running there?")
-
-
-def _http_url(base_url: str) -> str:
-    url = base_url.rstrip("/")
-    return "http" + url.removeprefix("ws") if url.startswith("ws") else url
-
-
-def _ws_url(base_url: str) -> str:
-    return "ws" + _http_url(base_url).removeprefix("http") + "/ws"
-
-
-def _proxy(base_url: str) -> Any:
-    """None for loopback, which no proxy reaches; else whatever the environment says."""
-    host = urlsplit(_http_url(base_url)).hostname or ""
-    try:
-        return None if host == "localhost" or ipaddress.ip_address(host).is_loopback else True
-    except ValueError:
-        return True

@@ -1,8 +1,8 @@
 """How an episode is played: reset, step and state, whatever the tools are.
 
-`EpisodeEnvironment` is an OpenEnv environment without tools; `environment` adds them. A step runs one tool, by one
-path for every transport. Everything large is shared between sessions in one frozen `Game`; an instance holds the
-episode alone.
+`EpisodeEnvironment` is an OpenEnv environment without tools; `environment` adds them. A step runs one tool,
+by one path for every transport. Everything large is shared between sessions in one frozen `Game`; an instance
+holds the episode alone.
 """
 
 import sys
@@ -34,8 +34,8 @@ DESCRIPTION = (
 class EpisodeEnvironment(Environment):  # type: ignore[misc]
     """One session's play, with the tools of its subclass.
 
-    A method marked with `@tool` is a tool on every surface; it gets its checked arguments, changes `_episode`,
-    and returns `Shown` or plain feedback.
+    A method marked with `@tool` is a tool on every surface; it gets its checked arguments, changes
+    `_episode`, and returns `Shown` or plain feedback.
 
     Args:
         game: what all sessions share. Constructing an instance is trivial, because OpenEnv builds one for

@@ -6,12 +6,14 @@ episode stays unscored and can be played again. Whatever the *model* says, howev
 `Reply`. The body is read as JSON here and not by the SDK, which hands out HTML as if it were a completion.
 """
 
+import ipaddress
 import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 from tenacity import (
@@ -125,6 +127,8 @@ class ChatEndpoint:
             api_key=self._key.get_secret_value(),
             timeout=timeout_s,
             max_retries=0,  # tenacity counts the attempts; two retry loops would multiply
+            # No proxy reaches loopback, whatever the variables of the shell say.
+            http_client=openai.DefaultHttpxClient(trust_env=not _loopback(self.base_url)),
         )
 
     def __repr__(self) -> str:
@@ -282,6 +286,14 @@ def _text(value: Any) -> str:
 def _count(usage: Any, name: str) -> int:
     value = usage.get(name) if isinstance(usage, dict) else None
     return value if isinstance(value, int) else 0
+
+
+def _loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _retry_after(value: str | None) -> float | None:

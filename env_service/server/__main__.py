@@ -138,7 +138,8 @@ async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
     server = uvicorn.Server(uvicorn.Config(app, **UVICORN))
     if arguments.exit_with_parent:
         threading.Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
-    # uvicorn raises a signal again once it has stopped for it; an ordered stop is no failure, so that goes nowhere.
+    # uvicorn raises a signal again once it has stopped for it; an ordered stop is no failure, so that goes
+    # nowhere.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -180,7 +181,8 @@ def _announce(arguments: argparse.Namespace, listener: socket.socket) -> None:
 
 
 def _stop_at_end_of_input() -> None:
-    while sys.stdin.buffer.read(4096):
+    # Not through sys.stdin: its lock, held by this thread, would abort the interpreter on its way out.
+    while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 

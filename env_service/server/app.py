@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Route
 
@@ -90,6 +91,7 @@ def create_app(
     _add_descriptions(app, environment, metrics)
     app.router.routes.extend(_discovery_routes(lambda: environment(world)))
     app.add_exception_handler(GeoError, _explain)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Guard, ws_paths=["/ws"] if simulation else [], origins=config.origins)
     return app
 
@@ -147,6 +149,13 @@ def _discovery_routes(factory: Any) -> list[BaseRoute]:
 
 async def _explain(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 400)
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    """FastAPI's own answer repeats the input, which may be an infinity that no JSON can hold."""
+    assert isinstance(error, RequestValidationError)
+    faults = [{"loc": [str(part) for part in e["loc"]], "msg": e["msg"]} for e in error.errors()[:8]]
+    return JSONResponse({"detail": faults}, 422)
 
 
 def _add_gauges(metrics: Metrics, sessions: Sessions, game: Game) -> None:

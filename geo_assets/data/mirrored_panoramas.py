@@ -15,6 +15,7 @@ graph spreads over many. A shard that is lost is run again alone and goes on whe
 """
 
 import json
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -80,17 +81,24 @@ class MirrorGraph(GeoAsset):
                 yield dg.DynamicOutput(shard, mapping_key=f"{shard:03d}")
 
         @dg.op(name="mirror_shard", pool=self.pool)
-        def shard_op(context: dg.OpExecutionContext, shard: int) -> int:
+        def shard_op(context: dg.OpExecutionContext, shard: int) -> list[float]:
+            began = time.monotonic()
             with failing_clearly():
-                return mirror_shard(StageRun(stage, name, context.log.info), shard)
+                fetched = mirror_shard(StageRun(stage, name, context.log.info), shard)
+            return [float(fetched), time.monotonic() - began]
 
         @dg.op(name="write_manifest", out=dg.Out(dg.Nothing))
-        def manifest_op(context: dg.OpExecutionContext, fetched: list[int]) -> Iterator[dg.Output[None]]:
+        def manifest_op(
+            context: dg.OpExecutionContext, shards: list[list[float]]
+        ) -> Iterator[dg.Output[None]]:
+            began = time.monotonic()
             with failing_clearly():
                 made = finish(StageRun(stage, name, context.log.info))
-                result = result_of(self, stage, name, made, 0.0)
-            metadata = {**(result.metadata or {}), "pictures_fetched": sum(fetched)}
-            metadata.pop("seconds", None)
+                # The work of all machines together, since that is what a rerun costs.
+                seconds = sum(shard[1] for shard in shards) + time.monotonic() - began
+                result = result_of(self, stage, name, made, seconds)
+            fetched = sum(int(shard[0]) for shard in shards)
+            metadata = {**(result.metadata or {}), "pictures_fetched": fetched}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", dg.BetaWarning)
                 yield dg.Output(None, data_version=result.data_version, metadata=metadata)

@@ -143,6 +143,11 @@ class GeoAsset:
     folders: Mapping[str, str]
     tags: Mapping[str, str]
 
+    @property
+    def several(self) -> bool:
+        """Whether one function makes several assets."""
+        return len(self.names) > 1
+
     def code_version(self, stage: Stage) -> str:
         """Fingerprint of this asset for one profile."""
         return code_version([self.module], self.spec(stage.specs), self.runs, self.extra(stage))
@@ -161,6 +166,7 @@ class GeoAsset:
                 kinds=set(self.kinds),
                 tags=dict(self.tags),
                 metadata={"profile": stage.settings.profile, **code_reference(self.compute)},
+                skippable=self.several,
             )
             for name in self.names
         ]
@@ -175,7 +181,12 @@ class GeoAsset:
         ]
 
         @dg.multi_asset(
-            name="_and_".join(self.names), specs=specs, check_specs=checks, can_subset=False, pool=self.pool
+            name="_and_".join(self.names),
+            specs=specs,
+            check_specs=checks,
+            # So that a selection like '*board_table', which leads to one of several outputs, can run.
+            can_subset=self.several,
+            pool=self.pool,
         )
         def compute_asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
             yield from run_stage(self, stage, context)
@@ -195,7 +206,8 @@ def run_stage(
     with failing_clearly():
         made = asset.compute(StageRun(stage, asset.names[0], context.log.info))
         outputs = made if isinstance(made, Mapping) else {asset.names[0]: made}
-        for name in asset.names:
+        wanted = {key.to_user_string() for key in context.selected_asset_keys}
+        for name in (name for name in asset.names if name in wanted):
             yield result_of(asset, stage, name, outputs[name], time.monotonic() - began)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import numpy as np
 
+from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
@@ -29,6 +30,7 @@ from geo_assets.sweeps.store import SweepStore
 
 ENVIRONMENT = "eval_environment"
 CONFIG = "config.json"
+PICTURE = "episode.jpg"
 HARNESS_MODULES = ("geo_assets.sweeps.harness",)
 
 
@@ -106,7 +108,10 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
             shown = strip(replay(_telling(swept.records), env_url))
         write_outcomes(folder, store.records.values())
     facts = facts_of(arm, swept, plan.tasks, environment.data_version, harness)
+    picture = folder / PICTURE
+    atomic_write(picture, shown)
     metadata = {
+        "episode_path": dg.MetadataValue.path(str(picture)),
         "episode": dg.MetadataValue.md(inline(shown, "image/jpeg", f"one episode of {arm.label}")),
         "failures": dg.MetadataValue.json(_failures(swept.records)),
     }

@@ -8,10 +8,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 from geo_assets.sweeps.replay import Step
 
-TILE_PX = 200
+TILE_PX = 160
 CAPTION_PX = 22
 INK, PAPER = (30, 30, 30), (250, 250, 248)
-JPEG_QUALITY = 80
+JPEG_QUALITY = 70
 
 
 def strip(steps: Sequence[Step], columns: int = 6) -> bytes:

@@ -28,9 +28,9 @@ from env_service.geography import geography
 from env_service.scoring import BOARD_V1, training_score
 from resources.sandbox._policy_truth import Truth
 
-ORACLE_MEDIAN_KM = 40.0
-ORACLE_SIGMA = 0.8
-"""The oracle's error is log-normal: half of its guesses within 40 km, nineteen in twenty within 150 km."""
+ORACLE_MEDIAN_KM = 25.0
+ORACLE_SIGMA = 0.7
+"""The oracle's error is log-normal: half of its guesses within 25 km, nineteen in twenty within 80 km."""
 
 GRID_DEG = 6.0
 REFINE_STARTS = 5
@@ -122,7 +122,8 @@ class Policies:
         lat, lon = destination(moment.truth.lat, moment.truth.lon, rng.uniform(0.0, 360.0), distance)
         about = [
             Call("pan", {"delta_deg": rng.choice([-45.0, 45.0])}),
-            Call("zoom", {"fov_deg": rng.choice([20.0, 35.0, 60.0])}),
+            Call("zoom", {"fov_deg": rng.choice([20.0, 35.0])}),
+            Call("zoom", {"fov_deg": rng.choice([45.0, 60.0])}),
             Call("move", {"direction": "forward", "meters": 10.0}),
         ]
         pin = Call("place_pin", {**_point(lat, lon), "label": "best candidate", "span_deg": 7.0})

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -10,17 +10,26 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from data_lab import CHAIN, SMALL, Chain, settings_for
+from data_lab import CHAIN, SMALL, Chain, settings_for, world_arguments
 
-from geo_assets.config.settings import StageSpecs, stage_specs
+from geo_assets.config.settings import stage_specs
+from geo_assets.data._source import SERVER
 from geo_assets.lineage.assets import Stage
+from resources.processes import ServerProcess
 
 
 @pytest.fixture(scope="session")
-def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
+def mapillary() -> Iterator[str]:
+    """Address of one sandbox Mapillary over the small world, for all tests that need no special one."""
+    with ServerProcess(SERVER, world_arguments(SMALL), name="sandbox Mapillary") as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def chain(mapillary: str, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     """All data stages over the small world, run by a real Dagster instance."""
     home = tmp_path_factory.mktemp("chain") / "home"
-    stage = Stage(settings_for(home), SMALL)
+    stage = Stage(settings_for(home, url=mapillary), SMALL)
     instance = dg.DagsterInstance.ephemeral()
     result = dg.materialize([asset.definition(stage) for asset in CHAIN], instance=instance)
     assert result.success
@@ -28,14 +37,14 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 
 
 @pytest.fixture
-def home_of(chain: Chain, tmp_path: Path) -> Callable[..., Stage]:
+def home_of(chain: Chain, mapillary: str, tmp_path: Path) -> Callable[..., Stage]:
     """A stage with a home of its own, holding copies of some finished folders of the chain."""
 
-    def make(*names: str, specs: StageSpecs = SMALL) -> Stage:
+    def make(*names: str) -> Stage:
         home = tmp_path / "home"
         for name in names:
             shutil.copytree(chain.folder(name), home / name)
-        return Stage(settings_for(home), specs)
+        return Stage(settings_for(home, url=mapillary), SMALL)
 
     return make
 
@@ -45,4 +54,4 @@ def recorded_stage(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> St
     """The recorded profile, where its data is there."""
     folder = shared / "data" / "mapillary"
     home = tmp_path_factory.mktemp("recorded") / "home"
-    return Stage(settings_for(home, "recorded", recorded_dir=folder), stage_specs("recorded"))
+    return Stage(settings_for(home, profile="recorded", recorded_dir=folder), stage_specs("recorded"))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pydantic import SecretStr
 
 from geo_assets.config.settings import (
     MirrorSpec,
@@ -16,6 +17,7 @@ from geo_assets.config.settings import (
     WorldSpec,
     load_settings,
 )
+from geo_assets.data._source import SANDBOX_TOKEN
 from geo_assets.data.candidate_sequences import candidate_sequences
 from geo_assets.data.coverage_tiles import coverage_tiles
 from geo_assets.data.data_source_probe import data_source_probe
@@ -40,7 +42,7 @@ CHAIN: tuple[GeoAsset, ...] = (
 SMALL = StageSpecs(
     world=WorldSpec(seed=11, pano_sequences=90, perspective_sequences=40),
     tiles=TilesSpec(boxes=((-12.0, 36.0, 30.0, 60.0),)),
-    pool=PoolSpec(target=8, per_country=2, per_creator=4, window_frames=3),
+    pool=PoolSpec(target=7, per_country=2, per_creator=4, window_frames=3),
     mirror=MirrorSpec(originals=True, shards=2),
     split=SplitSpec(eval_size=4, eval_per_country=1),
 )
@@ -68,7 +70,18 @@ class Chain:
         return self.stage.settings.home / name
 
 
-def settings_for(home: Path, profile: str = "sandbox", **changes: Any) -> Settings:
-    """Settings of a home, with changes."""
+def settings_for(home: Path, profile: str = "sandbox", url: str = "", **changes: Any) -> Settings:
+    """Settings of a home; with `url`, a running sandbox Mapillary is asked instead of a new one."""
     settings = load_settings({"GEO_PROFILE": profile, "GEO_HOME": str(home)})
+    if url:
+        token = SecretStr(SANDBOX_TOKEN)
+        changes = {"graph_url": url, "tiles_url": url, "mapillary_token": token, **changes}
     return replace(settings, **changes)
+
+
+def world_arguments(specs: StageSpecs) -> list[str]:
+    """Command line of the sandbox Mapillary over the world of some specs."""
+    world = specs.world
+    counts = ["--pano-sequences", str(world.pano_sequences)]
+    counts += ["--perspective-sequences", str(world.perspective_sequences)]
+    return ["--world-seed", str(world.seed), *counts]

@@ -1,4 +1,4 @@
-"""The stages over a real server and a real Dagster instance: versions, checks, pages, and what a rerun does."""
+"""The stages over a real server and a real Dagster instance: versions, checks, pages, reruns and kills."""
 
 import io
 import json
@@ -61,6 +61,7 @@ def test_pages_have_rows_schemas_and_small_pictures(chain: Chain) -> None:
         event = chain.instance.get_latest_materialization_event(dg.AssetKey(name))
         assert event is not None and event.asset_materialization is not None
         metadata = event.asset_materialization.metadata
+        assert metadata["seconds"].value >= 0.0
         drawn = metadata.get("picture")
         if isinstance(drawn, dg.MarkdownMetadataValue):
             pictures += 1
@@ -141,7 +142,7 @@ def _kill_when(process: "subprocess.Popen[bytes]", path: Path, lines: int) -> No
 
 
 def test_a_pool_killed_twice_ends_with_the_same_bytes(
-    chain: Chain, home_of: Callable[..., Stage], tmp_path: Path
+    chain: Chain, home_of: Callable[..., Stage], mapillary: str
 ) -> None:
     stage = home_of("candidate_sequences")
     program = (
@@ -149,10 +150,10 @@ def test_a_pool_killed_twice_ends_with_the_same_bytes(
         "from pathlib import Path\n"
         "from data_lab import SMALL, compute, settings_for, task_pool\n"
         "from geo_assets.lineage.assets import Stage\n"
-        "compute(task_pool, Stage(settings_for(Path(sys.argv[1])), SMALL))\n"
+        "compute(task_pool, Stage(settings_for(Path(sys.argv[1]), url=sys.argv[3]), SMALL))\n"
     )
     journal = stage.settings.home / "task_pool" / "journal.jsonl"
-    command = [sys.executable, "-c", program, str(stage.settings.home), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", program, str(stage.settings.home), str(Path(__file__).parent), mapillary]
     for lines in (3, 6):
         _kill_when(subprocess.Popen(command, env=dict(os.environ)), journal, lines)
         assert not (stage.settings.home / "task_pool" / "_asset.json").exists()

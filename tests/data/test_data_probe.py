@@ -46,7 +46,7 @@ def test_the_sandbox_is_probed_through_the_client(chain: Chain) -> None:
 
 
 def test_live_without_a_token_names_the_variable(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, "live")
+    settings = settings_for(tmp_path, profile="live")
     with pytest.raises(GeoError, match="MAPILLARY_ACCESS_TOKEN is not set"):
         compute(data_source_probe, Stage(settings, SMALL))
 
@@ -66,7 +66,7 @@ def test_a_planted_token_is_in_no_error(tmp_path: Path) -> None:
 
 
 def test_a_recorded_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    stage = Stage(settings_for(tmp_path, "recorded", recorded_dir=tmp_path / "nothing"), SMALL)
+    stage = Stage(settings_for(tmp_path, profile="recorded", recorded_dir=tmp_path / "nothing"), SMALL)
     with (
         pytest.raises(GeoError, match=r"nothing holds no frames\.parquet.*GEO_RECORDED"),
         open_mapillary(stage),

@@ -1,4 +1,4 @@
-"""Coverage tiles: which, how often asked, what is kept, and when too many failed. Then what is read of them."""
+"""Coverage tiles: which, how often asked, what is kept, when too many failed, and what is read of them."""
 
 import json
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ from geo_assets.lineage.assets import AssetFolder, Stage
 from resources.mapillary import MapillaryClient
 from resources.vector_tiles import TileFeature, encode_tile
 
-BOX = (0.0, 46.0, 12.0, 52.0)
+BOX = (0.0, 46.0, 9.0, 50.0)
 
 
-def _stage(home: Path, **tiles: Any) -> Stage:
-    return Stage(settings_for(home), replace(SMALL, tiles=replace(TilesSpec(boxes=(BOX,)), **tiles)))
+def _stage(home: Path, url: str = "", **tiles: Any) -> Stage:
+    return Stage(settings_for(home, url=url), replace(SMALL, tiles=replace(TilesSpec(boxes=(BOX,)), **tiles)))
 
 
 def test_tiles_that_touch_land_are_wanted_and_open_sea_is_not() -> None:
@@ -71,26 +71,26 @@ def test_a_torn_log_costs_one_tile_and_another_source_starts_anew(tmp_path: Path
 
 
 def test_too_many_failed_tiles_are_listed_and_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mapillary: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
     def out_of_reach(stage: Stage) -> Iterator[MapillaryClient]:
         with MapillaryClient("http://127.0.0.1:9", "http://127.0.0.1:9", "MLY|x", attempts=1) as client:
             yield client
 
-    stage = _stage(tmp_path)
+    stage = _stage(tmp_path, mapillary)
     built = compute(coverage_tiles, stage)["coverage_tiles"]
     before = read_index(tmp_path / "coverage_tiles")
     monkeypatch.setattr(stage_module, "open_mapillary", out_of_reach)
     with pytest.raises(
         CoverageIncomplete, match=r"\d+ of \d+ tiles did not come .*6/\d+/\d+.*run the same"
     ) as e:
-        compute(coverage_tiles, _stage(tmp_path, max_age_days=0.0))
+        compute(coverage_tiles, _stage(tmp_path, mapillary, max_age_days=0.0))
     assert "MLY" not in str(e.value)
     assert read_index(tmp_path / "coverage_tiles") == before, "the older copies stay"
     body = json.loads((tmp_path / "coverage_tiles" / "index.json").read_text())
     assert len(body["failed"]) == len(before)
-    tolerant = compute(coverage_tiles, _stage(tmp_path, max_age_days=0.0, max_failed_share=1.0))
+    tolerant = compute(coverage_tiles, _stage(tmp_path, mapillary, max_age_days=0.0, max_failed_share=1.0))
     assert tolerant["coverage_tiles"].data_version == built.data_version
     assert tolerant["coverage_tiles"].facts["tiles_failed"] == len(before)
 

@@ -140,8 +140,8 @@ def test_noon_sun_and_shadows_by_hemisphere(code: str, north: bool) -> None:
     lat = 61.0 if north else -35.0
     azimuth, elevation = sun_position(lat, 6 if north else 12, 12.0)
     assert azimuth == pytest.approx(180.0 if north else 0.0, abs=1e-6) and elevation > 50.0
-    scenes = (dataclasses.replace(sample_scene(code, seed, 0.1), hour=12.0) for seed in range(200))
-    scene = next(s for s in scenes if style_of(s).direct > 0.95 and style_of(s).sun_elevation < 60)
+    scenes = (dataclasses.replace(sample_scene(code, seed, 0.1), hour=12.0) for seed in range(600))
+    scene = next(s for s in scenes if style_of(s).cloud_cover < 0.2 and style_of(s).sun_elevation < 60)
     tree = Thing("tree", 0, 1, 5.0, 0.0, 0.0, -2.5, 0.0, 0.5, (0.5,) * 8)
     cells = shadow_map([tree], style_of(scene)).cells.astype(np.float64)
     rows = np.arange(cells.shape[0])[:, None]
@@ -150,7 +150,7 @@ def test_noon_sun_and_shadows_by_hemisphere(code: str, north: bool) -> None:
     picture = draw_panorama(scene, 512).astype(np.float64).sum(axis=2)
     height = picture.shape[0]
     row = int(height * (0.5 - style_of(scene).sun_elevation / 180.0))
-    band = picture[max(0, row - 3) : row + 4].mean(axis=0)
+    band = picture[max(0, row - 1) : row + 2].mean(axis=0)
     brightest = (float(band.argmax()) / 512.0 - 0.5) * 360.0 + scene.heading_deg
     off = (brightest - (180.0 if north else 0.0) + 180.0) % 360.0 - 180.0
     assert abs(off) < 25.0

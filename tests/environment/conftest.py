@@ -30,7 +30,7 @@ def server(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 @pytest.fixture(scope="session")
 def lab(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two slots, short limits, and tools that stall, fail and are new."""
-    flags = ("--max-concurrent", "2", "--idle-s", "2.5", "--step-timeout-s", "3", "--park-after-s", "60")
+    flags = ("--max-concurrent", "2", "--idle-s", "4", "--step-timeout-s", "3", "--park-after-s", "2")
     folder = tmp_path_factory.mktemp("lab")
     with serve(folder, *world.arguments, *flags, module="environment_lab_server") as running:
         yield running
@@ -38,8 +38,8 @@ def lab(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 @pytest.fixture(scope="session")
 def production(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Tools only; two slots, given away after half a second of disuse; one foreign page is let in."""
-    flags = ["--mode", "production", "--max-concurrent", "2", "--park-after-s", "0.5", "--idle-s", "6"]
+    """Tools only; two slots, given away after two seconds of disuse; one foreign page is let in."""
+    flags = ["--mode", "production", "--max-concurrent", "2", "--park-after-s", "2", "--idle-s", "7"]
     flags += ["--origin", "https://friend.example"]
     with serve(tmp_path_factory.mktemp("production"), *world.arguments, *flags) as running:
         yield running

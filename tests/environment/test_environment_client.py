@@ -117,6 +117,11 @@ def test_discovery_helpers(server: Server) -> None:
     assert clients.metadata(server.url)["version"] and len(clients.schema(server.url)["tools"]) == 11
     with pytest.raises(ServerError):
         clients.num_tasks(server.url, "nope")
+    with GeoGuessrEnv(server.url) as env:
+        assert (
+            env.splits() == ["eval"] and env.num_tasks("eval") == 5 and env.get_task("eval", 4)["index"] == 4
+        )
+        assert env.schema() == clients.schema(server.url) and env.metadata()["name"] == "geoguesser_env"
 
 
 def test_importing_the_client_brings_in_neither_openenv_nor_numpy() -> None:

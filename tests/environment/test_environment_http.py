@@ -1,13 +1,12 @@
 """HTTP on a real server: discovery, control routes inside the cap, production mode, Origins, metrics."""
 
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import websockets
 import websockets.sync.client
-from environment_lab import Server, World, ask, serve, until
+from environment_lab import Server, ask, until
 
 LOOK = {"op": "look", "heading_deg": 10}
 SESSION = "x-session-id"
@@ -78,15 +77,18 @@ def test_control_routes_refuse_by_name(server: Server) -> None:
     assert server.metric("geo_sessions") == held
 
 
-def test_http_sessions_share_the_cap(world: World, tmp_path: Path) -> None:
-    with serve(tmp_path, *world.arguments, "--max-concurrent", "1", "--park-after-s", "0.5") as tight:
-        session = post(tight, "/reset", {}).headers[SESSION]
-        assert error(post(tight, "/reset", {})) == (503, "CAPACITY_REACHED")
-        with tight.connect() as ws:
-            assert ask(ws, {"type": "reset"})["data"]["code"] == "CAPACITY_REACHED"
-        until(lambda: post(tight, "/reset", {}).status_code == 200, 5)
-        assert error(post(tight, "/step", {"action": LOOK}, session)) == (503, "CAPACITY_REACHED")
-        until(lambda: post(tight, "/step", {"action": LOOK}, session).status_code == 200, 5)
+def test_http_sessions_share_the_cap_and_wait_without_a_slot(lab: Server) -> None:
+    until(lambda: lab.metric("geo_sessions") + lab.metric("geo_sessions_parked") == 0, 10)
+    first, second = (post(lab, "/reset", {}).headers[SESSION] for _ in range(2))
+    assert error(post(lab, "/reset", {})) == (503, "CAPACITY_REACHED")
+    with lab.connect() as ws:
+        assert ask(ws, {"type": "reset"})["data"]["code"] == "CAPACITY_REACHED"
+    until(lambda: post(lab, "/reset", {}).status_code == 200, 10)
+    assert lab.metric("geo_sessions_parked") == 1 and lab.metric("geo_sessions") == 2
+    for session in (first, second):
+        until(lambda session=session: post(lab, "/step", {"action": LOOK}, session).status_code == 200, 10)  # type: ignore[misc]
+    until(lambda: lab.metric("geo_sessions") + lab.metric("geo_sessions_parked") == 0, 10)
+    assert error(post(lab, "/step", {"action": LOOK}, first)) == (410, "SESSION_EXPIRED")
 
 
 def test_production_serves_tools_and_nothing_that_resets(production: Server) -> None:
@@ -153,3 +155,31 @@ def test_openenvs_own_validation_passes(server: Server, production: Server) -> N
     for url, mode in ((server.url, "simulation"), (production.url, "production")):
         report = validate_running_environment(url)
         assert report["passed"] and report["mode"] == mode, report
+
+
+NASTY = [
+    b"",
+    b"[]",
+    b"[" * 50_000,
+    b"\xff\xfe\x00",
+    b'{"action": {"op": "look", "heading_deg": 1e999}}',
+    b'{"action": [1, 2], "index": {"a": 1}, "method": 7, "id": {}}',
+    b'{"action": {"op": "guess", "lat": "x"}, "seed": 1.5, "method": "initialize", "params": 3}',
+    b'{"action": {"op": "\\u0000", "\\u202e": 1}, "split": "\\u0000"}',
+    b'{"self": 1, "session": 2, "selection": 3, "method": "tools/call", "params": {"name": []}, "id": 1}',
+]
+
+
+@pytest.mark.parametrize("path", ["/reset", "/step", "/mcp", "/geoguesser_env/task"])
+def test_nasty_bodies_are_answered_and_leave_others_alone(server: Server, path: str) -> None:
+    kind = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    with server.connect() as bystander:
+        ask(bystander, {"type": "reset"})
+        held = server.metric("geo_sessions")
+        for body in NASTY:
+            if (path, body) == ("/reset", b""):
+                continue  # an empty body is a reset without wishes
+            answer = httpx.post(server.url + path, content=body, headers=kind, timeout=20)
+            assert answer.status_code < 500 and len(answer.content) < 5000, body[:40]
+        assert server.metric("geo_sessions") == held
+        assert ask(bystander, {"type": "step", "data": LOOK})["data"]["observation"]["steps_remaining"] == 11

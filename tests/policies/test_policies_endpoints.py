@@ -131,6 +131,15 @@ def test_silence_is_a_timeout() -> None:
     assert caught.value.fault == "timeout"
 
 
+def test_a_proxy_of_the_shell_does_not_stand_before_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with faulty("", lambda *_: completion("here")) as url:
+        assert endpoint(url, attempts=1).complete(ASK).text == "here"
+
+
 def test_nobody_there_is_a_connection_fault() -> None:
     with pytest.raises(ProviderError) as caught:
         endpoint("http://127.0.0.1:9", attempts=1).complete(ASK)

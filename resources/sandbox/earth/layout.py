@@ -167,16 +167,16 @@ def _houses(site: Site, side: int, gaps: _Gaps) -> list[Thing]:
     style = site.style
     if style.kind == "highway" and style.urban < 0.6:
         return []
-    spacing = 13.0 if style.urban > 0.55 else 19.0 if style.urban > 0.3 else 44.0
+    spacing = 13.0 if style.urban > 0.55 else 19.0 if style.urban > 0.3 else 36.0
     slots = site.slots(spacing, 170.0, 190.0)
     draws = site.draws(120 + side, slots)
     s = spacing * slots + spacing / 2
-    share = min(0.95, 0.22 + 0.85 * style.urban)
+    share = min(0.95, 0.36 + 0.75 * style.urban)
     keep = (draws[:, 0] < share) & gaps.free(s, spacing / 2 + 0.5)
     front = (
         style.half_width_m
         + (3.2 if style.kerbed else 5.0)
-        + 11.0 * (1.0 - style.urban) ** 1.5 * (0.4 + 0.6 * draws[:, 1])
+        + 9.0 * (1.0 - style.urban) ** 1.5 * (0.4 + 0.6 * draws[:, 1])
     )
     if style.kind == "highway":
         front = front + 12.0

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from resources.sandbox.earth.camera import Camera, place_camera
 from resources.sandbox.earth.furniture import Furnisher
 from resources.sandbox.earth.ground import paint_ground
 from resources.sandbox.earth.layout import Site, lay_out, side_roads
 from resources.sandbox.earth.lighting import Lighting
-from resources.sandbox.earth.noise import noise_tile
+from resources.sandbox.earth.noise import TILE, noise_tile
 from resources.sandbox.earth.palette import mix
 from resources.sandbox.earth.paste import Easel
 from resources.sandbox.earth.roadmap import make_road_map
@@ -26,6 +28,7 @@ from resources.sandbox.earth.wires import paste_wires
 
 _TERRAIN_COLUMNS = 512
 _WIRES_BEFORE_M = 30.0
+_NOISE_LIMIT = 10
 
 
 def draw_panorama(scene: Scene, width: int = 2048) -> NDArray[np.uint8]:
@@ -78,23 +81,28 @@ def _paint_own_car(canvas: Packed, camera: Camera, style: Style) -> None:
 
 def _develop(canvas: Packed, camera: Camera, style: Style, s: float) -> NDArray[np.uint8]:
     """Exposure, white balance and contrast of the drive's camera, and its sensor's noise."""
-    picture = canvas.view(np.uint8).reshape(camera.height, camera.width, 4)
     levels = np.arange(256, dtype=np.float64)
-    strength = 1.2 + 2.6 * style.draw(72)
-    side = 512
-    grain = np.rint(noise_tile(6, 0.0).reshape(side, side) * strength).astype(np.int16)
-    grain = np.roll(grain, (int(s * 37.0) % side, int(s * 59.0) % side), axis=(0, 1))
-    out = np.empty((camera.height, camera.width, 3), dtype=np.uint8)
-    for channel in range(3):
-        curve = (levels - 128.0) * style.contrast + 128.0
-        table = np.clip(np.rint(curve * style.gain[channel]), 0, 255).astype(np.int16)
-        for top in range(0, camera.height, side):
-            band = slice(top, min(top + side, camera.height))
-            plane = table.take(picture[band, :, channel])
-            rows = plane.shape[0]
-            for left in range(0, camera.width, side):
-                block = plane[:, left : left + side]
-                block += grain[:rows, : block.shape[1]]
-            np.clip(plane, 0, 255, out=plane)
-            out[band, :, channel] = plane
-    return out
+    table: list[int] = []
+    for gain in style.gain:
+        curve = ((levels - 128.0) * style.contrast + 128.0) * gain
+        # Room for the noise at both ends, so that adding it in bytes cannot wrap around.
+        table += np.clip(np.rint(curve), _NOISE_LIMIT, 255 - _NOISE_LIMIT).astype(int).tolist()
+    frame = Image.frombuffer("RGBX", (camera.width, camera.height), canvas, "raw", "RGBX", 0, 1)
+    picture = np.array(frame.convert("RGB").point(table))
+    tile = _noise_bytes(round(1.2 + 2.6 * style.draw(72), 1))
+    side = tile.shape[0]
+    tile = np.roll(tile, (int(s * 37.0) % side, 3 * (int(s * 59.0) % side)), axis=(0, 1))
+    flat = picture.reshape(camera.height, 3 * camera.width)
+    for top in range(0, camera.height, side):
+        for left in range(0, flat.shape[1], tile.shape[1]):
+            block = flat[top : top + side, left : left + tile.shape[1]]
+            block += tile[: block.shape[0], : block.shape[1]]
+    return picture
+
+
+@lru_cache(maxsize=32)
+def _noise_bytes(strength: float) -> NDArray[np.uint8]:
+    """A tile of grey noise as bytes to add modulo 256: rows of 512 pixels, three equal bytes each."""
+    grain = np.rint(noise_tile(6, 0.0).reshape(TILE, TILE) * np.float32(strength))
+    steps = np.clip(grain, -_NOISE_LIMIT, _NOISE_LIMIT).astype(np.int8).view(np.uint8)
+    return np.repeat(steps, 3, axis=1)

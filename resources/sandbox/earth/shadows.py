@@ -14,8 +14,8 @@ from resources.sandbox.earth.layout import Thing
 from resources.sandbox.earth.style import Style
 from resources.sandbox.earth.trees import TREE_HEIGHT_M
 
-_CELLS = 640
-_PER_METRE = 5.0
+_CELLS = 768
+_PER_METRE = 6.0
 _REACH_M = _CELLS / _PER_METRE / 2
 _SLENDER_M = {
     "pole": (8.5, 0.3),
@@ -40,7 +40,7 @@ def shadow_map(things: list[Thing], style: Style) -> GroundShadows:
         for thing in things:
             if thing.distance < _REACH_M + 25.0:
                 _draw(pen, thing, style, cast)
-        image = image.filter(ImageFilter.BoxBlur(1.2))
+        image = image.filter(ImageFilter.BoxBlur(1.5))
     return GroundShadows(np.asarray(image), _PER_METRE)
 
 

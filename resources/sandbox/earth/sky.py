@@ -50,7 +50,7 @@ def _dome(style: Style, elevation: NDArray[Any], azimuth: NDArray[Any]) -> Float
     wide_glow = toward * toward
     wide_glow *= wide_glow
     wide_glow *= wide_glow * (np.float32(0.32) * clear)
-    disc = np.clip((toward - np.float32(0.9985)) * np.float32(1400.0), 0, 1) * np.float32(style.direct > 0.3)
+    disc = np.clip((toward - np.float32(0.99962)) * np.float32(9000.0), 0, 1) * np.float32(style.direct > 0.3)
     cloud, shade = _clouds(style, elevation, azimuth)
     out = np.full((*toward.shape, 4), 255.0, dtype=np.float32)
     white = scale(mix((252.0, 252.0, 252.0), style.sunlight, 0.25), 1.0)

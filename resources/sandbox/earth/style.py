@@ -111,7 +111,7 @@ def style_of(scene: Scene) -> Style:
 def _cloud_cover(draw: float, climate: Climate) -> float:
     """Share of sky under cloud: mostly clear where it is dry, often closed where it is wet or cold."""
     bias = 0.55 * climate.wet + 0.15 * (climate.now_c < 8.0) - 0.5 * climate.arid
-    return min(1.0, max(0.0, draw * 0.9 + 0.55 * bias - 0.05))
+    return min(1.0, max(0.0, draw + 0.5 * bias * math.sqrt(draw) - 0.08))
 
 
 def _sky(

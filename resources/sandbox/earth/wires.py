@@ -26,9 +26,9 @@ def paste_wires(easel: Easel, poles: list[Thing], kind: str) -> None:
     """String every pair of neighbouring poles; wires (drop from the top, offset sideways) sag a little."""
     ink = pack_colour((58.0, 58.0, 62.0))
     ordered = sorted(poles, key=lambda pole: pole.slot)
-    steps = np.linspace(0.0, 1.0, 40)
+    steps = np.linspace(0.0, 1.0, 28)
     for first, second in pairwise(ordered):
-        if min(first.distance, second.distance) > 150.0:
+        if min(first.distance, second.distance) > 110.0:
             continue
         for drop, across in _LINES.get(kind, _PLAIN):
             ends = []
