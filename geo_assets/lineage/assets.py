@@ -217,7 +217,9 @@ def result_of(
     """Publish one output's folder and say what it is."""
     folder = AssetFolder(stage.settings.home, asset.folders.get(name, name))
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.publish(made.data_version, dict(made.facts))
+    blocking = {check.name for check in asset.checks if check.blocking}
+    failed = [check.name for check in made.checks if not check.passed and check.name in blocking]
+    folder.publish(made.data_version, dict(made.facts), failed)
     numbers = {key: value for key, value in made.facts.items() if isinstance(value, int | float | str)}
     results = [
         dg.AssetCheckResult(

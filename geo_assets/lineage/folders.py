@@ -6,6 +6,7 @@ and the command that builds it.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ class MissingUpstream(GeoError):
     """An asset was asked for before one that it is made from."""
 
 
+class FailedUpstream(GeoError):
+    """A parent stands, but one of its blocking checks failed."""
+
+
 @dataclass(frozen=True)
 class Published:
     """What a finished asset folder says of itself.
@@ -29,12 +34,14 @@ class Published:
         path: its folder.
         data_version: content hash of what it produced.
         facts: small JSON values that consumers and reports may read (counts, figures).
+        failed_checks: names of its blocking checks that failed.
     """
 
     name: str
     path: Path
     data_version: str
     facts: dict[str, Any]
+    failed_checks: tuple[str, ...] = ()
 
 
 class AssetFolder:
@@ -55,10 +62,21 @@ class AssetFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def publish(self, data_version: str, facts: dict[str, Any] | None = None) -> Published:
-        """Say that the asset is finished and what it is; call it last."""
-        published = Published(self.name, self.path, data_version, dict(facts or {}))
+    def publish(
+        self, data_version: str, facts: dict[str, Any] | None = None, failed_checks: Sequence[str] = ()
+    ) -> Published:
+        """Say that the asset is finished and what it is; call it last.
+
+        Args:
+            data_version: content hash of what it produced.
+            facts: small JSON values about it.
+            failed_checks: blocking checks that failed; nothing is built on it then.
+        """
+        failed = tuple(sorted(failed_checks))
+        published = Published(self.name, self.path, data_version, dict(facts or {}), failed)
         body = {"asset": self.name, "data_version": data_version, "facts": published.facts}
+        if failed:
+            body["failed_checks"] = list(failed)
         atomic_write(self.path / MARKER, json.dumps(body, indent=2, allow_nan=False).encode() + b"\n")
         return published
 
@@ -73,7 +91,8 @@ class AssetFolder:
             return None
         try:
             body = json.loads(path.read_text())
-            return Published(self.name, self.path, str(body["data_version"]), dict(body["facts"]))
+            failed = tuple(body.get("failed_checks", ()))
+            return Published(self.name, self.path, str(body["data_version"]), dict(body["facts"]), failed)
         except (OSError, ValueError, KeyError, TypeError):
             raise GeoError(f"{path} is damaged", f"Remove it and run: geo build {self.name}") from None
 
@@ -86,11 +105,19 @@ def require(home: Path, name: str, needed_by: str, folder: str | None = None) ->
 
     Raises:
         MissingUpstream: it has not been built; the message names the command that builds it.
+        FailedUpstream: a blocking check of it failed. Dagster stops what follows within one run; a later
+            run would go on over it.
     """
     published = AssetFolder(home, folder or name).built()
     if published is None:
         raise MissingUpstream(
             f"{needed_by} needs {name}, which has not been built in {home}",
             f"Run: dagster asset materialize --select '*{name}'",
+        )
+    if published.failed_checks:
+        names = ", ".join(published.failed_checks)
+        raise FailedUpstream(
+            f"{needed_by} is not built on {name}, whose blocking check failed: {names}",
+            f"Look at the check's figures in Dagster, mend the cause, and run: geo build --only {name}",
         )
     return published

@@ -7,7 +7,7 @@ import pytest
 
 from env_service.canonical import atomic_write, canonical_json
 from env_service.errors import GeoError
-from geo_assets.lineage.folders import AssetFolder, MissingUpstream, require
+from geo_assets.lineage.folders import AssetFolder, FailedUpstream, MissingUpstream, require
 from geo_assets.lineage.versions import content_version, manifest_version
 
 
@@ -25,6 +25,13 @@ def test_a_missing_parent_names_the_command(tmp_path: Path) -> None:
         require(tmp_path, "task_pool", "mirrored_panoramas")
     assert "mirrored_panoramas needs task_pool" in str(error.value)
     assert "dagster asset materialize --select '*task_pool'" in str(error.value)
+
+
+def test_nothing_is_built_on_a_failed_check(tmp_path: Path) -> None:
+    AssetFolder(tmp_path, "eval_environment").file("config.json").write_text("{}")
+    AssetFolder(tmp_path, "eval_environment").publish("abc", failed_checks=["serves"])
+    with pytest.raises(FailedUpstream, match=r"sweep_x is not built on eval_environment.*serves"):
+        require(tmp_path, "eval_environment", "sweep_x")
 
 
 def test_a_damaged_marker_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A pixel is one unsigned 32-bit number whose bytes in memory are red, green, blue
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,14 +46,16 @@ def texture_from_image(image: Image.Image) -> Texture:
 
 
 def pack(rgba: NDArray[np.float32]) -> Packed:
-    """Floats (..., 4) of 0 to 255 to packed pixels (...)."""
-    bytes_ = np.ascontiguousarray(np.clip(rgba + np.float32(0.5), 0, 255).astype(np.uint8))
-    return bytes_.view(np.uint32)[..., 0]
+    """Floats (..., 4), not negative, to packed pixels (...); what is brighter than 255 is cut off."""
+    rounded = rgba + np.float32(0.5)
+    np.minimum(rounded, np.float32(255.0), out=rounded)
+    return rounded.astype(np.uint8).view(np.uint32)[..., 0]
 
 
-def pack_colour(colour: Colour, alpha: float = 255.0) -> np.uint32:
+def pack_colour(colour: Colour) -> np.uint32:
     """One opaque packed pixel."""
-    return np.uint32(pack(np.array([*colour, alpha], dtype=np.float32).reshape(1, 4))[0])
+    bytes_ = bytes(min(255, max(0, int(channel + 0.5))) for channel in colour) + b"\xff"
+    return np.uint32(int.from_bytes(bytes_, sys.byteorder))
 
 
 def tinted(level: Packed, light: Colour, haze: Colour, share: float) -> Packed:
