@@ -159,3 +159,12 @@ def test_eight_sessions_for_a_thousand_episodes_leave_nothing_behind(world: Worl
         until(lambda: server.metric("geo_sessions") == 0, 10)
         assert process.memory_info().rss - before < 40e6
         assert process.num_threads() < 40
+
+
+def test_openenv_reads_the_manifest() -> None:
+    from openenv.validation.parsers.openenv_yaml import (  # type: ignore[import-untyped]
+        OpenEnvYamlParser,
+    )
+
+    manifest = OpenEnvYamlParser().parse(REPOSITORY / "env_service")
+    assert manifest.name == "geoguesser_env" and manifest.reward.range == (0.0, 1.0)

@@ -242,7 +242,8 @@ def _people(site: Site, side: int) -> list[Thing]:
     draws = site.draws(150 + side, slots)
     s = 9.0 * (slots + 0.9 * draws[:, 3])
     keep = draws[:, 0] < 0.04 + 0.3 * style.urban
-    offset = style.half_width_m + 0.7 + 1.5 * draws[:, 1]
+    # On the pavement, past the cars that are parked half on it.
+    offset = style.half_width_m + 2.0 + 0.8 * draws[:, 1]
     return _kept(site, "person", side, keep, slots, s, offset, draws)
 
 
