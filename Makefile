@@ -23,10 +23,10 @@ $(STAMP): pyproject.toml $(LOCKS)/cpu.txt
 	@touch $(STAMP)
 
 demo: setup ## run the whole graph in the sandbox, ending with the board
-	@source ./env.sh && geo build board_table paired_gains deployment_local && geo report
+	@source ./env.sh && geo build && geo report
 
 recorded: setup ## the same assets over recorded Mapillary data, and one scripted episode
-	@export GEO_PROFILE=recorded && source ./env.sh && geo build deployment_local && geo walkthrough --out build/recorded
+	@export GEO_PROFILE=recorded && source ./env.sh && geo build && geo walkthrough --out build/recorded
 
 test: setup lint ## lint, types, import contract and all fast tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not gpu"

@@ -59,7 +59,7 @@ def build_definitions(stage: Stage) -> dg.Definitions:
             {
                 "max_concurrent": max(2, os.cpu_count() or 2),
                 # A server that has imported the definitions once forks each step from itself.
-                "start_method": {"forkserver": {"preload_modules": ["geo_assets.definitions"]}},
+                "start_method": {"forkserver": {"preload_modules": ["geo_assets.cli.preload"]}},
             }
         ),
     )

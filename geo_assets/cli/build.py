@@ -6,9 +6,12 @@ printed differs: one line per step and per sign of progress, instead of Dagster'
 
 import logging
 import os
+import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +27,7 @@ POLL_S = 0.4
 
 
 def build(
-    names: list[str] = typer.Argument(help="Assets to build, e.g. board_table."),
+    names: list[str] = typer.Argument(None, help="Assets to build, e.g. board_table; none means all."),
     only: bool = typer.Option(False, "--only", help="Just these; not what they are made from."),
 ) -> None:
     """Build assets and all that they are made from, with progress."""
@@ -39,30 +42,35 @@ def build(
     job = dg.reconstructable(whole_graph_job)
     graph = job.get_definition().asset_layer.asset_graph
     known = {key.to_user_string() for key in graph.get_all_asset_keys()}
+    names = names or sorted(known)
     for name in names:
         if name not in known:
             raise GeoError(f"There is no asset {name!r}", f"Known: {', '.join(sorted(known))}")
     selection = dg.AssetSelection.assets(*names)
     keys = sorted((selection if only else selection.upstream()).resolve(graph))
     began = time.monotonic()
+    log = stage.settings.home / "build.log"
     with DagsterInstance.from_config(str(home)) as instance:
         token = uuid.uuid4().hex
         watcher = _Watcher(instance, token, len(keys))
         watcher.start()
         try:
-            result = dg.execute_job(
-                job,
-                instance,
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-                asset_selection=keys,
-                tags={"geo/build": token},
-                raise_on_error=False,
-            )
+            # Dagster's own log, from this process and from every step's, goes to a file: what is
+            # printed here is the run's events.
+            with _stderr_to(log):
+                result = dg.execute_job(
+                    job,
+                    instance,
+                    run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                    asset_selection=keys,
+                    tags={"geo/build": token},
+                    raise_on_error=False,
+                )
         finally:
             watcher.finish()
     if not result.success:
         raise GeoError(
-            f"{watcher.failed} of {len(keys)} assets failed or were skipped",
+            f"{watcher.failed} of {len(keys)} assets failed or were skipped (Dagster's log: {log})",
             "What was built is kept; mend the cause named above and run the same command again",
         )
     print(f"{len(keys)} assets built in {time.monotonic() - began:.0f} s under {stage.settings.home}")
@@ -73,6 +81,22 @@ def whole_graph_job() -> "dg.JobDefinition":
     from geo_assets.definitions import WHOLE_GRAPH, build_definitions, load_stage
 
     return build_definitions(load_stage()).resolve_job_def(WHOLE_GRAPH)
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Send standard error, of this process and of its children, to the end of a file for a while."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as sink:
+            os.dup2(sink.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def prepare_dagster_home(home: Path) -> None:

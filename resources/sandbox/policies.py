@@ -10,7 +10,7 @@ opening picture, how many calls have been made, which tools are offered) and of 
 | true-capital | one look, then the capital of the true country | what knowing the country is worth |
 | best-fixed-point | always the one best point in hindsight | the strongest answer that ignores the picture |
 | random-land-point | any land, uniformly by area | the floor of guessing |
-| never-guesses | looks until its turns run out | the zero |
+| never-guesses | looks around, then rereads its pins until its turns run out | the zero |
 | prose-answer | talks and calls no tool | a harness must not wait for it |
 """
 
@@ -150,7 +150,8 @@ class Policies:
         return _follow([], _guess(lat, lon, "Somewhere on land."), moment)
 
     def _never_guesses(self, moment: Moment, rng: random.Random) -> Answer:
-        call = _look(90.0 * (moment.calls_made + 1) % 360.0)
+        around = moment.calls_made < 4
+        call = _look(90.0 * (moment.calls_made + 1) % 360.0) if around else Call("list_pins", {})
         if call.tool not in moment.tools:
             call = Call(next((tool for tool in moment.tools if tool != "submit_guess"), "list_pins"), {})
         return Answer("Not sure yet.", call)
