@@ -1,3 +1,3 @@
-"""A GeoGuessr-like environment served over HTTP, WebSocket and MCP; deployable without the rest of the project."""
+"""A GeoGuessr-like environment served over HTTP, WebSocket and MCP; deployable alone."""
 
 __version__ = "0.1.0"
