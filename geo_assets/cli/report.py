@@ -1,10 +1,16 @@
 """`geo report`: the built board in the terminal, and where its picture is."""
 
+import os
+from pathlib import Path
+
 import typer
 
 
 def report(
     as_json: bool = typer.Option(False, "--json", help="The rows of board_table as JSON."),
+    stages: bool = typer.Option(
+        False, "--stages", help="Instead: seconds and memory of each asset's last run."
+    ),
 ) -> None:
     """Print the board over all swept arms."""
     from geo_assets.definitions import load_stage
@@ -12,9 +18,36 @@ def report(
     from geo_assets.reports.board_table import board_text
 
     home = load_stage().settings.home
+    if stages:
+        print(_stages(home))
+        return
     built = require(home, "board_table", "geo report")
     if as_json:
         print((built.path / "board.json").read_text(encoding="utf-8"))
         return
     print(board_text(built.path))
     print(f"\nboard picture: {built.path / 'board.png'}")
+
+
+def _stages(home: Path) -> str:
+    """A Markdown table of what each asset's last materialization took, from the Dagster instance."""
+    import dagster as dg
+
+    from geo_assets.cli.build import prepare_dagster_home, whole_graph_job
+
+    dagster_home = Path(os.environ.get("DAGSTER_HOME") or home / "dagster")
+    prepare_dagster_home(dagster_home)
+    graph = whole_graph_job().asset_layer.asset_graph
+    lines = ["| asset | seconds | peak MB | its largest server, MB |", "|---|---:|---:|---:|"]
+    with dg.DagsterInstance.from_config(str(dagster_home)) as instance:
+        for key in graph.toposorted_asset_keys:
+            event = instance.get_latest_materialization_event(key)
+            made = event.asset_materialization if event else None
+            if made is None:
+                continue
+            cells = [
+                f"{float(str(value.value)):,.0f}" if (value := made.metadata.get(name)) else "–"
+                for name in ("seconds", "peak_memory_mb", "peak_server_memory_mb")
+            ]
+            lines.append(f"| `{key.to_user_string()}` | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -5,6 +5,7 @@ the truth appears only in the last turn.
 """
 
 import base64
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ def walkthrough(
     ):
         result = env.reset(split="eval", index=index)
         print(f"task {index} of split eval, served from {built.path}\n")
-        print(result.observation.prompt.strip(), "\n")
+        print(textwrap.fill(result.observation.prompt.strip(), 78), "\n")
         _turn(0, {"op": "reset"}, result.observation, out)
         for turn, action in enumerate(SCRIPT, start=1):
             if result.done:

@@ -55,6 +55,7 @@ from geo_assets.lineage.assets import (
     code_reference,
     failing_clearly,
     geo_asset,
+    peak_memory,
     result_of,
 )
 from geo_assets.lineage.versions import content_version, manifest_version
@@ -63,6 +64,7 @@ TASKS, MANIFEST, LOGS = "tasks.jsonl", "manifest.json", "verified"
 MIN_FRAMES = 2
 REHASHED = 48
 CHECK = "store_is_complete"
+MEMORY = ("peak_memory_mb", "peak_server_memory_mb")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ class MirrorGraph(GeoAsset):
             began = time.monotonic()
             with failing_clearly():
                 fetched = mirror_shard(StageRun(stage, name, context.log.info), shard)
-            return [float(fetched), time.monotonic() - began]
+            memory = peak_memory()
+            return [float(fetched), time.monotonic() - began, *(memory[key] for key in MEMORY)]
 
         @dg.op(name="write_manifest", out=dg.Out(dg.Nothing))
         def manifest_op(
@@ -98,7 +101,8 @@ class MirrorGraph(GeoAsset):
                 seconds = sum(shard[1] for shard in shards) + time.monotonic() - began
                 result = result_of(self, stage, name, made, seconds)
             fetched = sum(int(shard[0]) for shard in shards)
-            metadata = {**(result.metadata or {}), "pictures_fetched": fetched}
+            largest = {key: max(shard[2 + at] for shard in shards) for at, key in enumerate(MEMORY)}
+            metadata = {**(result.metadata or {}), **largest, "pictures_fetched": fetched}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", dg.BetaWarning)
                 yield dg.Output(None, data_version=result.data_version, metadata=metadata)

@@ -238,7 +238,7 @@ def result_of(
             **numbers,
             **made.metadata,
             "seconds": round(seconds, 3),
-            "peak_memory_mb": round(peak_memory_mb(), 1),
+            **peak_memory(),
         },
         check_results=results,
     )
@@ -272,12 +272,14 @@ def code_reference(compute: Callable[..., Any]) -> dict[str, Any]:
     return {"dagster/code_references": value}
 
 
-def peak_memory_mb() -> float:
-    """Largest resident size of this process so far, in MiB (its finished children not included)."""
+def peak_memory() -> dict[str, float]:
+    """Largest resident sizes so far, in MiB: of this process, and of the largest server it has stopped."""
     import resource
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024.0 * 1024.0 if sys.platform == "darwin" else 1024.0)
+    unit = 1024.0 * 1024.0 if sys.platform == "darwin" else 1024.0
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    server = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / unit
+    return {"peak_memory_mb": round(own, 1), "peak_server_memory_mb": round(server, 1)}
 
 
 def geo_asset(
