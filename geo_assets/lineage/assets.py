@@ -22,6 +22,7 @@ from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.folders import AssetFolder, Published, require
+from geo_assets.lineage.orphans import leave_with_the_run
 
 OWNERS = ("team:environments",)
 PROGRESS_EVERY_S = 2.0
@@ -245,10 +246,11 @@ def result_of(
 
 
 class failing_clearly:  # noqa: N801
-    """Context manager that turns a user's fault into a Dagster failure of one sentence, never retried."""
+    """Context manager around a step: a user's fault becomes a Dagster failure of one sentence, never
+    retried, and the step ends when its run is gone."""
 
     def __enter__(self) -> None:
-        return None
+        leave_with_the_run()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, GeoError):

@@ -30,6 +30,7 @@ NEUTRAL = (
     "geo_assets.lineage.checks",
     "geo_assets.lineage.fingerprint",
     "geo_assets.lineage.folders",
+    "geo_assets.lineage.orphans",
     "resources.processes",
 )
 DATA_OF = {"env_service.geography": "env_service/data"}
