@@ -6,6 +6,7 @@ import sys
 import typer
 
 from env_service.errors import GeoError
+from geo_assets.lineage.faults import machine_fault
 
 app = typer.Typer(
     name="geo",
@@ -48,6 +49,12 @@ def main() -> None:
         if os.environ.get("GEO_DEBUG"):
             raise
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except Exception as error:
+        sentence = machine_fault(error)
+        if sentence is None or os.environ.get("GEO_DEBUG"):
+            raise
+        print(f"error: {sentence}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted: what was made so far is kept; run the same command again", file=sys.stderr)

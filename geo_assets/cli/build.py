@@ -4,6 +4,7 @@ The same run that `dagster asset materialize --select '*NAME'` makes, in the sam
 printed differs: one line per step and per sign of progress, instead of Dagster's debug log.
 """
 
+import fcntl
 import logging
 import os
 import sys
@@ -22,6 +23,7 @@ from env_service.errors import GeoError
 if TYPE_CHECKING:
     import dagster as dg
     from dagster import DagsterInstance
+    from dagster_shared.error import SerializableErrorInfo
 
 POLL_S = 0.4
 
@@ -50,6 +52,9 @@ def build(
     keys = sorted((selection if only else selection.upstream()).resolve(graph))
     began = time.monotonic()
     log = stage.settings.home / "build.log"
+    with _alone(home / ".init.lock"), DagsterInstance.from_config(str(home)) as instance:
+        # The first reader of a fresh instance makes its tables; two at once would each make them.
+        instance.get_run_records(limit=1)
     with DagsterInstance.from_config(str(home)) as instance:
         token = uuid.uuid4().hex
         watcher = _Watcher(instance, token, len(keys))
@@ -81,6 +86,14 @@ def whole_graph_job() -> "dg.JobDefinition":
     from geo_assets.definitions import WHOLE_GRAPH, build_definitions, load_stage
 
     return build_definitions(load_stage()).resolve_job_def(WHOLE_GRAPH)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a file lock; the kernel frees it with the process."""
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
@@ -128,14 +141,18 @@ class _Watcher(threading.Thread):
         return self._total - self.done
 
     def run(self) -> None:
-        while not self._finished.is_set():
+        try:
+            while not self._finished.is_set():
+                self._read()
+                self._finished.wait(POLL_S)
             self._read()
-            self._finished.wait(POLL_S)
+        except Exception as error:
+            # What fails here, a full disk say, fails in the run too, and is told there.
+            self._say("progress", f"cannot be read any more ({type(error).__name__})")
 
     def finish(self) -> None:
         self._finished.set()
         self.join()
-        self._read()
 
     def _read(self) -> None:
         from dagster import RunsFilter
@@ -178,7 +195,14 @@ class _Watcher(threading.Thread):
         elif kind == DagsterEventType.STEP_FAILURE:
             data = event.step_failure_data
             said = data.user_failure_data.description if data.user_failure_data else ""
-            self._say(step, f"FAILED: {said or (data.error.message if data.error else 'unknown')}".strip())
+            self._say(step, f"FAILED: {said or _innermost(data.error)}".strip())
 
     def _say(self, who: str, what: str) -> None:
         print(f"[{time.monotonic() - self._began:6.1f} s] {who}: {what}", flush=True)
+
+
+def _innermost(error: "SerializableErrorInfo | None") -> str:
+    """The first cause of a step's failure: what Dagster wraps around it says nothing."""
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return " ".join(error.message.split()) if error is not None else "unknown cause"

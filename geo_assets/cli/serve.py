@@ -1,5 +1,6 @@
 """`geo serve`: the environment over any task file, on loopback."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,9 +31,9 @@ def serve(
     command += ["--panos", panos or str(tasks.parent), "--split", split, "--mode", mode]
     command += ["--host", host, "--port", str(port), "--max-concurrent", str(max_concurrent)]
     command += ["--assign", assign]
-    process = subprocess.Popen(command)
-    try:
-        code = process.wait()
-    except KeyboardInterrupt:
-        code = process.wait()
+    # The server leaves when this process does, whatever ends it: its input is a pipe that only we hold.
+    process = subprocess.Popen([*command, "--exit-with-parent"], stdin=subprocess.PIPE)
+    signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
+    signal.signal(signal.SIGINT, lambda number, frame: process.send_signal(signal.SIGINT))
+    code = process.wait()
     raise typer.Exit(max(code, 0))

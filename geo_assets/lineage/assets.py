@@ -20,6 +20,7 @@ import dagster as dg
 
 from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
+from geo_assets.lineage.faults import machine_fault
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.folders import AssetFolder, Published, require
 from geo_assets.lineage.orphans import leave_with_the_run
@@ -255,12 +256,8 @@ class failing_clearly:  # noqa: N801
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, GeoError):
             raise dg.Failure(description=str(error), allow_retries=False) from None
-        if isinstance(error, OSError) and error.errno == 28:  # ENOSPC
-            raise dg.Failure(
-                description="The disk is full; what was made so far is kept. "
-                "Free some space and run the same command again.",
-                allow_retries=False,
-            ) from None
+        if error is not None and (fault := machine_fault(error)) is not None:
+            raise dg.Failure(description=fault, allow_retries=False) from None
 
 
 def code_reference(compute: Callable[..., Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ NEUTRAL = (
     "geo_assets.definitions",
     "geo_assets.lineage.assets",
     "geo_assets.lineage.checks",
+    "geo_assets.lineage.faults",
     "geo_assets.lineage.fingerprint",
     "geo_assets.lineage.folders",
     "geo_assets.lineage.orphans",

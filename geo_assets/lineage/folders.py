@@ -54,6 +54,7 @@ class AssetFolder:
 
     def __init__(self, home: Path, name: str) -> None:
         self.name = name
+        self.asset = f"sweep_{name.removeprefix('sweeps/')}" if name.startswith("sweeps/") else name
         self.path = home / name
 
     def file(self, *parts: str) -> Path:
@@ -94,7 +95,8 @@ class AssetFolder:
             failed = tuple(body.get("failed_checks", ()))
             return Published(self.name, self.path, str(body["data_version"]), dict(body["facts"]), failed)
         except (OSError, ValueError, KeyError, TypeError):
-            raise GeoError(f"{path} is damaged", f"Remove it and run: geo build {self.name}") from None
+            fix = f"Remove that file and run: geo build --only {self.asset}"
+            raise GeoError(f"{path} is damaged", fix) from None
 
 
 def require(home: Path, name: str, needed_by: str, folder: str | None = None) -> Published:

@@ -1,0 +1,96 @@
+"""Faults of the machine: a full or read-only disk is one sentence, and a served port is given back."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from geo_assets.lineage.faults import machine_fault
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GEO = [sys.executable, "-m", "geo_assets.cli"]
+
+
+def test_a_home_below_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    home = tmp_path / "file" / "home"
+    variables = {**os.environ, "GEO_HOME": str(home), "DAGSTER_HOME": str(home / "dagster")}
+    done = subprocess.run(
+        [*GEO, "build", "--only", "board_table"],
+        cwd=REPOSITORY,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "leads through a file" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_broken_history_is_one_sentence(tmp_path: Path) -> None:
+    """Dagster's SQLite files cannot be used: here, since one of them is no database."""
+    home = tmp_path / "home"
+    (home / "dagster" / "history").mkdir(parents=True)
+    (home / "dagster" / "history" / "runs.db").write_text(
+        "this is no database, and long enough to be read " * 99
+    )
+    variables = {**os.environ, "GEO_HOME": str(home), "DAGSTER_HOME": str(home / "dagster")}
+    done = subprocess.run(
+        [*GEO, "build", "--only", "board_table"],
+        cwd=REPOSITORY,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Dagster's history in" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_other_errors_are_not_taken_for_the_machines() -> None:
+    assert machine_fault(ValueError("x")) is None
+    assert machine_fault(FileNotFoundError(2, "No such file")) is None
+    assert "disk is full" in str(machine_fault(OSError(28, "No space left on device", "rows.json")))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+def test_a_server_ends_with_geo_serve(how: signal.Signals, tmp_path: Path) -> None:
+    row = (
+        '{"task_index": 0, "task_id": "a", "country": "Belgium", "sequence_id": "s", '
+        '"provider": "mapillary", "start_frame": 0, "frames": [{"image_id": "1", "lat": 50.8, "lon": 4.3, "compass_angle": 10.0, '
+        '"captured_at": "2022-04", "is_pano": true}], "attribution": {}, "meta": {}}\n'
+    )
+    (tmp_path / "tasks.jsonl").write_text(row)
+    with subprocess.Popen(
+        [*GEO, "serve", "--tasks", str(tmp_path / "tasks.jsonl"), "--panos", str(tmp_path), "--port", "0"],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as geo:
+        server = _server_of(geo.pid)
+        port = next(c.laddr.port for c in server.net_connections() if c.status == psutil.CONN_LISTEN)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+            assert answer.status == 200
+        geo.send_signal(how)
+        geo.wait(timeout=30)
+        _, alive = psutil.wait_procs([server], timeout=30)
+        assert alive == []
+
+
+def _server_of(pid: int) -> psutil.Process:
+    """The listening child of a process, once it listens."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for child in psutil.Process(pid).children():
+            if any(c.status == psutil.CONN_LISTEN for c in child.net_connections()):
+                return child
+        time.sleep(0.1)
+    raise AssertionError("the server did not start listening")
