@@ -1,5 +1,6 @@
 """Faults of the machine: a full or read-only disk is one sentence, and a served port is given back."""
 
+import json
 import os
 import signal
 import subprocess
@@ -62,12 +63,10 @@ def test_other_errors_are_not_taken_for_the_machines() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
 def test_a_server_ends_with_geo_serve(how: signal.Signals, tmp_path: Path) -> None:
-    row = (
-        '{"task_index": 0, "task_id": "a", "country": "Belgium", "sequence_id": "s", '
-        '"provider": "mapillary", "start_frame": 0, "frames": [{"image_id": "1", "lat": 50.8, "lon": 4.3, "compass_angle": 10.0, '
-        '"captured_at": "2022-04", "is_pano": true}], "attribution": {}, "meta": {}}\n'
-    )
-    (tmp_path / "tasks.jsonl").write_text(row)
+    frame = {"image_id": "1", "lat": 50.8, "lon": 4.3, "compass_angle": 10.0, "captured_at": "2022-04"}
+    row = {"task_index": 0, "task_id": "a", "country": "Belgium", "sequence_id": "s", "provider": "mapillary"}
+    row |= {"start_frame": 0, "frames": [{**frame, "is_pano": True}], "attribution": {}, "meta": {}}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(row) + "\n")
     with subprocess.Popen(
         [*GEO, "serve", "--tasks", str(tmp_path / "tasks.jsonl"), "--panos", str(tmp_path), "--port", "0"],
         cwd=REPOSITORY,
