@@ -17,5 +17,5 @@ export DAGSTER_MODULE_NAME="geo_assets.definitions"
 export DAGSTER_DISABLE_TELEMETRY=1 DO_NOT_TRACK=1
 mkdir -p "$DAGSTER_HOME"
 ln -sfn "$GEO_ROOT/dagster.yaml" "$DAGSTER_HOME/dagster.yaml"
-case ":$PATH:" in *":$GEO_ROOT/.venv/bin:"*) ;; *) export PATH="$GEO_ROOT/.venv/bin:$PATH" ;; esac
+case ":$PATH:" in *":$GEO_ROOT/deploy/bin:"*) ;; *) export PATH="$GEO_ROOT/deploy/bin:$GEO_ROOT/.venv/bin:$PATH" ;; esac
 if [ ! -x "$GEO_ROOT/.venv/bin/geo" ]; then echo "Nothing is installed yet. Run: make setup" >&2; fi

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dagster_shared.error import SerializableErrorInfo
 
 POLL_S = 0.4
+QUIET_S = 5.0
 
 
 def build(
@@ -73,6 +74,8 @@ def build(
                 )
         finally:
             watcher.finish()
+    if watcher.interrupted:
+        raise KeyboardInterrupt
     if not result.success:
         raise GeoError(
             f"{watcher.failed} of {len(keys)} assets failed or were skipped (Dagster's log: {log})",
@@ -134,7 +137,10 @@ class _Watcher(threading.Thread):
         self._finished = threading.Event()
         self._began = time.monotonic()
         self._step_began: dict[str, float] = {}
+        self._running: dict[str, float] = {}
+        self._spoke = time.monotonic()
         self.done = 0
+        self.interrupted = False
 
     @property
     def failed(self) -> int:
@@ -144,6 +150,7 @@ class _Watcher(threading.Thread):
         try:
             while not self._finished.is_set():
                 self._read()
+                self._tell_still_running()
                 self._finished.wait(POLL_S)
             self._read()
         except Exception as error:
@@ -182,8 +189,10 @@ class _Watcher(threading.Thread):
             return
         kind = event.event_type
         if kind == DagsterEventType.STEP_START:
-            self._step_began[entry.step_key or ""] = entry.timestamp
-        elif kind == DagsterEventType.ASSET_MATERIALIZATION:
+            self._step_began[entry.step_key or ""] = self._running[step] = entry.timestamp
+        elif kind in {DagsterEventType.STEP_SUCCESS, DagsterEventType.STEP_FAILURE}:
+            self._running.pop(step, None)
+        if kind == DagsterEventType.ASSET_MATERIALIZATION:
             self.done += 1
             took = entry.timestamp - self._step_began.get(entry.step_key or "", entry.timestamp)
             name = event.asset_key.to_user_string() if event.asset_key else step
@@ -195,9 +204,18 @@ class _Watcher(threading.Thread):
         elif kind == DagsterEventType.STEP_FAILURE:
             data = event.step_failure_data
             said = data.user_failure_data.description if data.user_failure_data else ""
-            self._say(step, f"FAILED: {said or _innermost(data.error)}".strip())
+            cause = said or _innermost(data.error)
+            self.interrupted |= "DagsterExecutionInterruptedError" in cause
+            self._say(step, "interrupted" if self.interrupted else f"FAILED: {cause}")
+
+    def _tell_still_running(self) -> None:
+        if self._running and time.monotonic() - self._spoke > QUIET_S:
+            now = time.time()
+            steps = ", ".join(f"{step} ({now - began:.0f} s)" for step, began in self._running.items())
+            self._say("running", steps)
 
     def _say(self, who: str, what: str) -> None:
+        self._spoke = time.monotonic()
         print(f"[{time.monotonic() - self._began:6.1f} s] {who}: {what}", flush=True)
 
 

@@ -10,7 +10,9 @@ import typer
 
 def serve(
     tasks: Path | None = typer.Option(None, help="Task file, JSON lines; default: the built eval split."),
-    panos: str | None = typer.Option(None, help="Folder or URL with <image_id>.jpg; default: the mirror."),
+    panos: str | None = typer.Option(
+        None, help="Where <image_id>.jpg are; default: beside FILE, or the mirror."
+    ),
     port: int = typer.Option(8000, min=0, max=65535, help="0 takes a free one."),
     host: str = typer.Option("127.0.0.1", help="Address to listen on."),
     split: str = typer.Option("eval", help="What the file's split is called."),
@@ -27,8 +29,10 @@ def serve(
         built = require(settings.home, "eval_split", "geo serve")
         tasks = built.path / "tasks.jsonl"
         panos = panos or settings.store_url
+    panos = panos or str(tasks.parent)
+    _warn_of_missing(tasks, panos)
     command = [sys.executable, "-m", "env_service.server", "--tasks", str(tasks)]
-    command += ["--panos", panos or str(tasks.parent), "--split", split, "--mode", mode]
+    command += ["--panos", panos, "--split", split, "--mode", mode]
     command += ["--host", host, "--port", str(port), "--max-concurrent", str(max_concurrent)]
     command += ["--assign", assign]
     # The server leaves when this process does, whatever ends it: its input is a pipe that only we hold.
@@ -37,3 +41,18 @@ def serve(
     signal.signal(signal.SIGINT, lambda number, frame: process.send_signal(signal.SIGINT))
     code = process.wait()
     raise typer.Exit(max(code, 0))
+
+
+def _warn_of_missing(tasks: Path, panos: str) -> None:
+    """Say before the first episode how many pictures are not there; the service names them one by one."""
+    from env_service.store import PanoramaStore
+    from env_service.tasks import read_tasks
+
+    wanted = {frame.image_id for task in read_tasks(tasks) for frame in task.frames}
+    missing = wanted - set(PanoramaStore(panos).list_ids())
+    if missing:
+        print(
+            f"warning: {len(missing):,} of {len(wanted):,} pictures of {tasks} are not in {panos}, "
+            f"first {min(missing)}.jpg; their frames cannot be shown",
+            file=sys.stderr,
+        )

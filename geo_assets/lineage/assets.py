@@ -22,7 +22,7 @@ from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
 from geo_assets.lineage.faults import machine_fault
 from geo_assets.lineage.fingerprint import code_version
-from geo_assets.lineage.folders import AssetFolder, Published, require
+from geo_assets.lineage.folders import AssetFolder, Published, require, require_all
 from geo_assets.lineage.orphans import leave_with_the_run
 
 OWNERS = ("team:environments",)
@@ -206,6 +206,7 @@ def run_stage(
     """
     began = time.monotonic()
     with failing_clearly():
+        require_all(stage.settings.home, asset.deps, asset.names[0])
         made = asset.compute(StageRun(stage, asset.names[0], context.log.info))
         outputs = made if isinstance(made, Mapping) else {asset.names[0]: made}
         wanted = {key.to_user_string() for key in context.selected_asset_keys}

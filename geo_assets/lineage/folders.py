@@ -99,6 +99,27 @@ class AssetFolder:
             raise GeoError(f"{path} is damaged", fix) from None
 
 
+def folder_of(asset: str) -> str:
+    """Where an asset's folder stands below the home: under its own name, sweeps under `sweeps/`."""
+    return f"sweeps/{asset.removeprefix('sweep_')}" if asset.startswith("sweep_") else asset
+
+
+def require_all(home: Path, names: Sequence[str], needed_by: str) -> None:
+    """Refuse to start where several parents are missing, naming all of them and the one command for them.
+
+    Raises:
+        MissingUpstream: at least one has not been built.
+    """
+    missing = [name for name in names if AssetFolder(home, folder_of(name)).built() is None]
+    if len(missing) > 1:
+        raise MissingUpstream(
+            f"{needed_by} needs {', '.join(missing)}, which have not been built in {home}",
+            f"Run: dagster asset materialize --select '*{needed_by}'",
+        )
+    for name in missing:
+        require(home, name, needed_by)
+
+
 def require(home: Path, name: str, needed_by: str, folder: str | None = None) -> Published:
     """The finished parent `name` of the asset `needed_by`.
 
@@ -110,7 +131,7 @@ def require(home: Path, name: str, needed_by: str, folder: str | None = None) ->
         FailedUpstream: a blocking check of it failed. Dagster stops what follows within one run; a later
             run would go on over it.
     """
-    published = AssetFolder(home, folder or name).built()
+    published = AssetFolder(home, folder or folder_of(name)).built()
     if published is None:
         raise MissingUpstream(
             f"{needed_by} needs {name}, which has not been built in {home}",
