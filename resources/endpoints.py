@@ -210,6 +210,10 @@ class ChatEndpoint:
             raise ProviderError("connection", problem) from None
         except openai.APIStatusError as error:
             raise self._status_error(error) from None
+        except UnicodeEncodeError:
+            # The SDK puts its own variables into headers. What they hold is not shown: one is a key.
+            problem = "the key, OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS is not ASCII"
+            raise ProviderError("refused", f"{self.base_url} cannot be asked: {problem}") from None
         try:
             answer = json.loads(raw.http_response.text)
         except ValueError:

@@ -4,33 +4,50 @@ An arm is one model under one protocol. What alters its episodes is its `identit
 of the machinery that runs it, how many passes are wanted) can change without repeating one.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from env_service.errors import GeoError
+from geo_assets.config.arms_yaml import (
+    ArmsFileError,
+    compose,
+    line_of,
+    locate,
+    mapping,
+    only,
+    plain,
+    sequence,
+)
 from geo_assets.config.settings import Profile
+
+__all__ = [
+    "ARMS_FILE",
+    "ArmSpec",
+    "Arms",
+    "ArmsFileError",
+    "BoardSpec",
+    "Runtime",
+    "Sampling",
+    "UnknownArm",
+    "load_arms",
+]
 
 ARMS_FILE = Path(__file__).with_name("arms.yaml")
 
 Provider = Literal["sandbox", "openai", "anthropic", "hf_router", "openai_compatible", "self_hosted"]
 Protocol = Literal["tools"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$", max_length=60)]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-
-
-class ArmsFileError(GeoError):
-    """`arms.yaml` says something that cannot be; `path` and `line` say where."""
-
-    def __init__(self, path: Path, line: int | None, problem: str, fix: str = "") -> None:
-        self.path = path
-        self.line = line
-        where = path.name if line is None else f"{path.name}:{line}"
-        super().__init__(f"{where}: {problem}", fix or f"Correct {path.name}")
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+# Fields of a request that are said elsewhere: an `extra` of the same name would override them unseen.
+SAID_ELSEWHERE = ("max_tokens", "messages", "model", "n", "seed", "stream", "temperature", "tools", "top_p")
+_SLUG = re.compile(r"[a-z0-9_]{1,60}")
+LONG = 80
 
 
 class UnknownArm(GeoError):
@@ -48,6 +65,14 @@ class Sampling(_Frozen):
     max_tokens: Annotated[int, Field(gt=0)] = 4096
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("extra")
+    @classmethod
+    def _adds_and_overrides_nothing(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        taken = [name for name in SAID_ELSEWHERE if name in extra]
+        if taken:
+            raise ValueError(f"{taken[0]} is not said in extra")
+        return extra
 
 
 class Runtime(_Frozen):
@@ -138,21 +163,20 @@ def load_arms(profile: Profile, path: Path = ARMS_FILE) -> Arms:
         ArmsFileError: broken YAML, an unknown key, provider or protocol, a repeated slug, or a board that
             names an arm its profiles do not have.
     """
-    root = _compose(path)
-    body = _mapping(root, path, "the file")
-    _only(body, {"defaults", "boards", "arms"}, path)
-    defaults = _plain(body["defaults"]) if "defaults" in body else {}
-    if not isinstance(defaults, dict):
-        raise ArmsFileError(path, _line(body["defaults"]), "defaults must be a mapping")
+    root = compose(path)
+    body = mapping(root, path, "the file")
+    only(body, {"defaults", "boards", "arms"}, path)
+    if "defaults" in body:
+        mapping(body["defaults"], path, "defaults")
     arms: dict[str, ArmSpec] = {}
     lines: dict[str, int] = {}
-    for node in _sequence(body.get("arms"), path, "arms"):
-        arm = _arm(node, defaults, path)
+    for node in sequence(body.get("arms"), path, "arms"):
+        arm = _arm(node, body.get("defaults"), path)
         if arm.slug in arms:
             raise ArmsFileError(
-                path, _line(node), f"arm {arm.slug!r} appears twice, first on line {lines[arm.slug]}"
+                path, line_of(node), f"arm {arm.slug!r} appears twice, first on line {lines[arm.slug]}"
             )
-        arms[arm.slug], lines[arm.slug] = arm, _line(node)
+        arms[arm.slug], lines[arm.slug] = arm, line_of(node)
     boards = _boards(body.get("boards"), arms, path)
     return Arms(
         profile=profile,
@@ -161,9 +185,9 @@ def load_arms(profile: Profile, path: Path = ARMS_FILE) -> Arms:
     )
 
 
-def _arm(node: yaml.Node, defaults: dict[str, Any], path: Path) -> ArmSpec:
-    fields = _mapping(node, path, "an arm")
-    own = {key: _plain(value) for key, value in fields.items()}
+def _arm(node: yaml.Node, filling: yaml.Node | None, path: Path) -> ArmSpec:
+    mapping(node, path, "an arm")
+    own, defaults = plain(node), {} if filling is None else plain(filling)
     merged = {**defaults, **own}
     for key in ("sampling", "runtime"):
         if isinstance(defaults.get(key), dict) and isinstance(own.get(key), dict):
@@ -171,92 +195,56 @@ def _arm(node: yaml.Node, defaults: dict[str, Any], path: Path) -> ArmSpec:
     try:
         return ArmSpec.model_validate(merged)
     except ValidationError as error:
-        raise _fault(error, f"arm {own.get('slug', '(without slug)')!r}", node, fields, path) from None
+        raise _fault(error, f"arm {own.get('slug', '(without slug)')!r}", node, filling, path) from None
 
 
 def _boards(node: yaml.Node | None, arms: Mapping[str, ArmSpec], path: Path) -> dict[str, BoardSpec]:
     boards: dict[str, BoardSpec] = {}
     if node is None:
         return boards
-    for name, value in _mapping(node, path, "boards").items():
-        fields = _mapping(value, path, f"board {name!r}")
+    for name, value in mapping(node, path, "boards").items():
+        fields = mapping(value, path, f"board {name!r}")
+        if not _SLUG.fullmatch(name):
+            problem = f"board {name!r}: the name becomes a file name, so it holds a to z, 0 to 9 and _ only"
+            raise ArmsFileError(path, line_of(value), problem)
         try:
-            board = BoardSpec.model_validate(_plain(value))
+            board = BoardSpec.model_validate(plain(value))
         except ValidationError as error:
-            raise _fault(error, f"board {name!r}", value, fields, path) from None
-        for slug in (board.base, *board.ladder):
+            raise _fault(error, f"board {name!r}", value, None, path) from None
+        for field, slug in (("base", board.base), *(("ladder", slug) for slug in board.ladder)):
             missing = [p for p in board.profiles if slug not in arms or p not in arms[slug].profiles]
             if missing:
                 problem = f"board {name!r} names arm {slug!r}, which profile {missing[0]} does not have"
-                raise ArmsFileError(path, _line(fields["ladder"]), problem)
+                raise ArmsFileError(path, line_of(fields[field]), problem)
         if board.base not in board.ladder:
-            raise ArmsFileError(path, _line(fields["base"]), f"board {name!r} has no base arm in its ladder")
+            problem = f"board {name!r} has no base arm in its ladder"
+            raise ArmsFileError(path, line_of(fields["base"]), problem)
         if len(set(board.ladder)) != len(board.ladder):
-            raise ArmsFileError(path, _line(fields["ladder"]), f"board {name!r} names an arm twice")
+            raise ArmsFileError(path, line_of(fields["ladder"]), f"board {name!r} names an arm twice")
         boards[name] = board
     return boards
 
 
-def _compose(path: Path) -> yaml.Node:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArmsFileError(path, None, f"the file cannot be read ({error})") from None
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "this is no YAML"
-        raise ArmsFileError(path, mark.line + 1 if mark else None, f"broken YAML: {problem}") from None
-    if root is None:
-        raise ArmsFileError(path, 1, "the file is empty")
-    return cast(yaml.Node, root)
-
-
-def _mapping(node: yaml.Node, path: Path, what: str) -> dict[str, yaml.Node]:
-    if not isinstance(node, yaml.MappingNode):
-        raise ArmsFileError(path, _line(node), f"{what} must be a mapping")
-    found: dict[str, yaml.Node] = {}
-    for key, value in node.value:
-        name = str(key.value)
-        if name in found:
-            raise ArmsFileError(path, _line(key), f"{what} has the key {name!r} twice")
-        found[name] = value
-    return found
-
-
-def _sequence(node: yaml.Node | None, path: Path, what: str) -> list[yaml.Node]:
-    if not isinstance(node, yaml.SequenceNode):
-        raise ArmsFileError(path, None if node is None else _line(node), f"{what} must be a list")
-    return list(node.value)
-
-
-def _only(found: Mapping[str, yaml.Node], known: set[str], path: Path) -> None:
-    for name, node in found.items():
-        if name not in known:
-            problem = f"unknown key {name!r}; known are {', '.join(sorted(known))}"
-            raise ArmsFileError(path, _line(node), problem)
-
-
 def _fault(
-    error: ValidationError, what: str, node: yaml.Node, fields: Mapping[str, yaml.Node], path: Path
+    error: ValidationError, what: str, node: yaml.Node, filling: yaml.Node | None, path: Path
 ) -> ArmsFileError:
+    """The first fault of an arm or a board, at the line that says it: its own, or that of the defaults."""
     fault = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in fault["loc"])
-    at = fields.get(str(fault["loc"][0])) if fault["loc"] else None
+    at = _deepest(fault["loc"], node, filling)
+    said, given = fault["msg"].removeprefix("Value error, "), repr(fault["input"])
+    given = given if len(given) <= LONG else f"{given[:LONG]}…"
     message = {"missing": f"{where} is missing", "extra_forbidden": f"unknown key {where!r}"}.get(
-        fault["type"], f"{where} is {fault['input']!r}: {fault['msg'][:1].lower()}{fault['msg'][1:]}"
+        fault["type"], f"{where} is {given}: {said[:1].lower()}{said[1:]}"
     )
-    return ArmsFileError(path, _line(at if at is not None else node), f"{what}: {message}")
+    return ArmsFileError(path, line_of(at), f"{what}: {message}")
 
 
-def _plain(node: yaml.Node) -> Any:
-    loader = yaml.SafeLoader("")
-    try:
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
+def _deepest(where: tuple[int | str, ...], node: yaml.Node, filling: yaml.Node | None) -> yaml.Node:
+    """Where a value was said. An arm's own word counts before the default of the same name."""
+    for reach in range(len(where), 0, -1):
+        for place in (node, filling):
+            found = locate(place, where[:reach])
+            if found is not None:
+                return found
+    return node

@@ -1,7 +1,8 @@
 """What a report reads of a sweep: raw figures per episode, and rewards recomputed from them.
 
-Rewards are never read. Every one is computed here from raw distance and raw cost through the one pinned
-curve, so a stored reward of another curve has no way into a table.
+Rewards are never read, and neither are distances: a distance is computed from guess and truth, a reward from
+distance and cost through the one pinned curve, so no stored figure of another making has a way into a table.
+What is read are the episodes themselves, and they must be the very ones that the sweep published.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,8 @@ from geo_assets.config.arms import ArmSpec
 from geo_assets.lineage.assets import StageRun
 from geo_assets.reports import statistics
 from geo_assets.sweeps.names import asset_name, folder_name
-from geo_assets.sweeps.outcomes import read_outcomes
+from geo_assets.sweeps.published import read_published
+from geo_assets.sweeps.version import harness_version
 
 CURVE = BOARD_V1.name
 
@@ -35,7 +37,8 @@ class ArmData:
         spec: the arm.
         tasks, k: what was asked for.
         complete: every (task, sample) is scored.
-        environment_version, sweep_version: what was played, and what came out.
+        environment_version, harness_version, prompt_version: what was played, and by what.
+        sweep_version: what came out.
         columns: one array per column of the outcome table; nulls are NaN or None.
     """
 
@@ -44,6 +47,8 @@ class ArmData:
     k: int
     complete: bool
     environment_version: str
+    harness_version: str
+    prompt_version: str
     sweep_version: str
     columns: dict[str, NDArray[Any]]
 
@@ -106,7 +111,8 @@ def load_arms_data(run: StageRun, arms: Iterable[ArmSpec]) -> dict[str, ArmData]
 
     Raises:
         MissingUpstream: a sweep has not been made; the message names the command.
-        GeoError: a sweep's episodes and its own account of them disagree.
+        AlteredSweep: the episodes are not those that were published.
+        DamagedEpisodes: a line among them is no episode.
     """
     return {arm.slug: _load(run, arm) for arm in arms}
 
@@ -115,13 +121,28 @@ def comparable(arms: Sequence[ArmData], table: str) -> None:
     """Make sure that arms may stand in one table.
 
     Raises:
-        UnequalComparison: they differ in environment, passes or tasks.
+        UnequalComparison: they differ in environment, harness, passes or tasks.
     """
+    _same_play(arms, table)
     _same(arms, table, "environment versions", lambda arm: arm.environment_version)
     _same(arms, table, "numbers of passes (k)", lambda arm: arm.k)
     _same(arms, table, "numbers of tasks", lambda arm: arm.tasks)
     whole = [arm for arm in arms if arm.complete]
     _same(whole, table, "task sets", lambda arm: tuple(arm.columns["task_id"][: arm.tasks]))
+
+
+def _same_play(arms: Sequence[ArmData], table: str) -> None:
+    """Refuse arms that were played by different code or words, naming those that today's would play anew."""
+    played = {(arm.harness_version, arm.prompt_version) for arm in arms}
+    if len(played) < 2:
+        return
+    now = harness_version()
+    old = [arm.slug for arm in arms if arm.harness_version != now] or [arm.slug for arm in arms]
+    raise UnequalComparison(
+        f"{table} cannot compare arms that were played by {len(played)} versions of the harness; "
+        f"played by another than today's: {', '.join(old)}",
+        "Sweep them again: " + " && ".join(f"geo sweep {slug}" for slug in old),
+    )
 
 
 def _same(arms: Sequence[ArmData], table: str, what: str, of: Any) -> None:
@@ -135,28 +156,20 @@ def _same(arms: Sequence[ArmData], table: str, what: str, of: Any) -> None:
 
 
 def _load(run: StageRun, arm: ArmSpec) -> ArmData:
-    published = run.require(asset_name(arm.slug), folder_name(arm.slug))
-    facts = published.facts
-    table = read_outcomes(published.path)
+    name = asset_name(arm.slug)
+    swept = read_published(run.require(name, folder_name(arm.slug)), name, run.say)
     columns: dict[str, NDArray[Any]] = {
-        name: np.asarray(table.column(name).to_numpy(zero_copy_only=False)) for name in table.column_names
+        column: np.asarray(swept.outcomes.column(column).to_numpy(zero_copy_only=False))
+        for column in swept.outcomes.column_names
     }
-    tasks, k = int(facts["tasks"]), int(facts["k"])
-    wanted = columns["sample"] < k
-    columns = {name: values[wanted] for name, values in columns.items()}
-    keys = set(zip(columns["sample"].tolist(), columns["task_index"].tolist(), strict=True))
-    if len(keys) != len(columns["sample"]) or len(keys) != int(facts["episodes"]):
-        raise GeoError(
-            f"{asset_name(arm.slug)} holds {len(columns['sample'])} episodes of {len(keys)} (task, sample) "
-            f"and says that it has {facts['episodes']}",
-            f"Run: dagster asset materialize --select {asset_name(arm.slug)}",
-        )
     return ArmData(
         spec=arm,
-        tasks=tasks,
-        k=k,
-        complete=len(keys) == tasks * k,
-        environment_version=str(facts["environment_version"]),
-        sweep_version=published.data_version,
+        tasks=swept.tasks,
+        k=swept.k,
+        complete=swept.complete,
+        environment_version=swept.environment_version,
+        harness_version=swept.harness_version,
+        prompt_version=swept.prompt_version,
+        sweep_version=swept.version,
         columns=columns,
     )

@@ -2,8 +2,8 @@
 
 Rewards are recomputed from raw distance and raw cost through the pinned curve `board-v1`. The standard error
 and the 95 % interval are separate, labelled columns. Medians are over guesses, shares over scored episodes.
-An arm with unscored episodes is shown as incomplete and has no figures. Costs seconds; reads no episode, only
-the outcome tables.
+An arm with unscored episodes is shown as incomplete and has no figures. Arms that another harness played are
+not put beside each other. Costs seconds; reads every episode, and refuses those that no sweep published.
 """
 
 import json
@@ -66,6 +66,7 @@ SCHEMA = pa.schema(
         column("tokens_out", pa.float64(), "mean output tokens of an episode"),
         column("curve", pa.string(), "curve of the rewards"),
         column("environment_version", pa.string(), "environment played"),
+        column("harness_version", pa.string(), "code that played"),
         column("sweep_version", pa.string(), "data version of the sweep"),
     ]
 )
@@ -141,7 +142,7 @@ def make_board(run: StageRun, arms: Arms) -> Made:
 
     Raises:
         MissingUpstream: a sweep has not been made.
-        UnequalComparison: arms of a board differ in environment, passes or tasks.
+        UnequalComparison: arms of a board differ in environment, harness, passes or tasks.
     """
     data = load_arms_data(run, [arms.get(slug) for slug in board_slugs(arms)])
     folder = run.folder().path
@@ -224,6 +225,7 @@ def _identity(board: str, arm: ArmData) -> dict[str, Any]:
         "episodes": arm.episodes,
         "curve": CURVE,
         "environment_version": arm.environment_version,
+        "harness_version": arm.harness_version,
         "sweep_version": arm.sweep_version,
     }
 

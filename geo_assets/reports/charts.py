@@ -19,6 +19,7 @@ def interval_chart(
     extra: Sequence[float] = (),
     extra_name: str = "",
     zero_line: bool = False,
+    groups: Sequence[tuple[str, int]] = (),
 ) -> bytes:
     """PNG with one row per label, the first on top.
 
@@ -28,15 +29,17 @@ def interval_chart(
         title: above the picture.
         mean_name: what dot and bar mean, in the legend.
         extra, extra_name: a second, hollow mark per row.
-        zero_line: draw the line of no difference.
+        zero_line: draw the line of no difference, and values with their sign.
+        groups: headings over the rows, each with the number of rows below it; empty ones are left out.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH_IN, 1.5 + ROW_IN * max(len(labels), 1)), dpi=DPI, facecolor="white")
+    places, headings = _places(len(labels), groups)
+    top = len(labels) + len(headings)
+    figure = Figure(figsize=(WIDTH_IN, 1.5 + ROW_IN * max(top, 1)), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    places = list(range(len(labels)))[::-1]
     if zero_line:
         axes.axvline(0.0, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
     for place, low, high in zip(places, lows, highs, strict=True):
@@ -48,11 +51,25 @@ def interval_chart(
             extra, places, "D", markerfacecolor="white", markeredgecolor=INK, label=extra_name, zorder=3
         )
     for place, mean in zip(places, means, strict=True):
-        axes.annotate(
-            f"{mean:.3f}", (mean, place), (0, 9), textcoords="offset points", ha="center", fontsize=8
-        )
+        said = _value(mean, zero_line)
+        axes.annotate(said, (mean, place), (0, 9), textcoords="offset points", ha="center", fontsize=8)
     axes.set_yticks(places, labels)
-    axes.set_ylim(-0.7, len(labels) - 0.2)
+    axes.set_ylim(-0.7, top - 0.2)
+    for heading, place in headings:
+        # On white, from the edge of the axes on: no grid line runs through the words.
+        axes.annotate(
+            heading,
+            (0.0, place),
+            (4, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            fontweight="bold",
+            color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+            zorder=5,
+        )
     axes.set_title(title, loc="left", fontsize=11, color=INK)
     axes.grid(axis="x", color=FAINT)
     axes.set_axisbelow(True)
@@ -63,6 +80,25 @@ def interval_chart(
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _places(rows: int, groups: Sequence[tuple[str, int]]) -> tuple[list[int], list[tuple[str, int]]]:
+    """Heights of the rows and of the headings, the first on top."""
+    shown = [(heading, count) for heading, count in groups if count]
+    height = rows + len(shown)
+    places: list[int] = []
+    headings: list[tuple[str, int]] = []
+    for heading, count in shown or [("", rows)]:
+        if heading:
+            height -= 1
+            headings.append((heading, height))
+        places += range(height - 1, height - 1 - count, -1)
+        height -= count
+    return places, headings
+
+
+def _value(mean: float, signed: bool) -> str:
+    return (f"{mean:+.3f}" if signed else f"{mean:.3f}").replace("-", "−")
 
 
 def inline_png(png: bytes, alt: str) -> str:

@@ -1,7 +1,7 @@
 """Who is better than whom, and by how much: every pair of a board, paired task by task.
 
 Each arm against the base arm of its board, and against the next arm below it on the ladder, only within one
-environment version, one task set, one k and one protocol. The standard error and the 95 % interval are
+environment, one harness, one task set, one k and one protocol. The standard error and the 95 % interval are
 separate, labelled columns; beside them a bootstrap interval over tasks, Holm's adjustment within each family
 of pairs, the smallest detectable difference, and the gain split into guessing at all and guessing closer.
 Costs seconds.
@@ -35,6 +35,8 @@ SCHEMA = pa.schema(
         column("relation", pa.string(), "against the board's base arm, or the next below on its ladder"),
         column("arm", pa.string(), "slug"),
         column("against", pa.string(), "slug of the other"),
+        column("label", pa.string(), "name"),
+        column("against_label", pa.string(), "name of the other"),
         column("tasks", pa.int32(), "tasks paired"),
         column("k", pa.int32(), "passes"),
         column("delta", pa.float64(), "mean over tasks of the difference of means over samples"),
@@ -65,7 +67,7 @@ SCHEMA = pa.schema(
 )
 
 MARKDOWN = {
-    "pair": "{arm} − {against}",
+    "pair": "{label} − {against_label}",
     "relation": "{relation}",
     "delta": "{delta:+.4f}",
     "standard error": "{standard_error:.4f}",
@@ -126,7 +128,7 @@ def make_gains(run: StageRun, arms: Arms) -> Made:
 
     Raises:
         MissingUpstream: a sweep has not been made.
-        UnequalComparison: arms of a board differ in environment, passes or tasks.
+        UnequalComparison: arms of a board differ in environment, harness, passes or tasks.
     """
     data = load_arms_data(run, [arms.get(slug) for slug in board_slugs(arms)])
     folder = run.folder().path
@@ -139,7 +141,7 @@ def make_gains(run: StageRun, arms: Arms) -> Made:
         skipped += [f"{p.arm.slug} − {p.against.slug}: {p.obstacle}" for p in found if p.obstacle]
         own = gain_rows(name, [pair for pair in found if not pair.obstacle])
         rows += own
-        png = _chart(board, own)
+        png = _chart(board, data[board.base].spec.label, own)
         path = folder / (f"{NAME}_{name}.png" if number else f"{NAME}.png")
         atomic_write(path, png)
         pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, f"{board.label}, paired"))
@@ -193,6 +195,8 @@ def _row(board: str, pair: Pair) -> dict[str, Any]:
         "relation": pair.relation,
         "arm": arm.slug,
         "against": against.slug,
+        "label": arm.spec.label,
+        "against_label": against.spec.label,
         "tasks": whole.n,
         "k": arm.k,
         "delta": whole.mean,
@@ -222,13 +226,22 @@ def _row(board: str, pair: Pair) -> dict[str, Any]:
     }
 
 
-def _chart(board: BoardSpec, rows: list[dict[str, Any]]) -> bytes:
+def _chart(board: BoardSpec, base: str, rows: list[dict[str, Any]]) -> bytes:
+    """Both families of pairs under a heading each; a pair that stands in both is drawn in both."""
+    families = [[row for row in rows if row["relation"] == relation] for relation in ("base", "ladder")]
+    labels = [row["label"] for row in families[0]]
+    labels += [f"{row['label']} − {row['against_label']}" for row in families[1]]
+    drawn = [row for family in families for row in family]
     return interval_chart(
-        labels=[f"{row['arm']} − {row['against']}" for row in rows],
-        means=[row["delta"] for row in rows],
-        lows=[row["ci95_low"] for row in rows],
-        highs=[row["ci95_high"] for row in rows],
+        labels=labels,
+        means=[row["delta"] for row in drawn],
+        lows=[row["ci95_low"] for row in drawn],
+        highs=[row["ci95_high"] for row in drawn],
         title=f"{board.label}: paired difference in reward ({CURVE})",
         mean_name="mean difference, 95 % interval (±1.96 standard errors)",
         zero_line=True,
+        groups=[
+            (f"Each arm against the base arm, {base}", len(families[0])),
+            ("Each arm against the next one below", len(families[1])),
+        ],
     )

@@ -5,7 +5,6 @@ that is killed goes on where it stopped; one whose environment, arm or harness h
 keeps the old episodes aside. Costs what the model's provider asks for; the sandbox policies cost seconds.
 """
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,23 +14,23 @@ import numpy as np
 from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
-from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
-from geo_assets.lineage.fingerprint import code_version
-from geo_assets.lineage.versions import content_version
+from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, StageRun, geo_asset
 from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan, run_sweep
+from geo_assets.sweeps.kept import mending
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.names import asset_name, folder_name
 from geo_assets.sweeps.outcomes import write_outcomes
 from geo_assets.sweeps.pictures import inline, strip
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import replay
-from geo_assets.sweeps.serving import POLICY_SERVER, served_environment, served_model
+from geo_assets.sweeps.serving import served_environment, served_model
 from geo_assets.sweeps.store import SweepStore
+from geo_assets.sweeps.version import episodes_version, harness_version, model_version, served_modules
 
 ENVIRONMENT = "eval_environment"
 CONFIG = "config.json"
 PICTURE = "episode.jpg"
-HARNESS_MODULES = ("geo_assets.sweeps.harness",)
+PASSES_COMPLETE = "passes_complete"
 
 
 def sweep_assets(stage: Stage) -> list[GeoAsset]:
@@ -58,24 +57,15 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         folders={name: folder_name(arm.slug)},
         descriptions={name: description},
         tags={"arm_kind": arm.kind, "provider": arm.provider, "protocol": arm.protocol},
+        checks=[
+            # Not blocking: an incomplete arm is shown as incomplete on the board, and never paired.
+            CheckSpec(PASSES_COMPLETE, "Every pass over every task has been scored.", blocking=False)
+        ],
     )
     def sweep(run: StageRun) -> Made:
         return sweep_arm(run, arm)
 
     return sweep
-
-
-def served_modules(arm: ArmSpec) -> tuple[str, ...]:
-    """Modules that the sweep starts and no import reaches.
-
-    The environment is not among them: it has a version of its own, which is the parent's.
-    """
-    return (POLICY_SERVER,) if arm.provider == "sandbox" else ()
-
-
-def harness_version(arm: ArmSpec) -> str:
-    """Version of the code that plays, and of the policies where they are ours; reports are no part of it."""
-    return code_version(HARNESS_MODULES, runs=served_modules(arm))
 
 
 def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
@@ -85,6 +75,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         MissingUpstream: the eval environment has not been built.
         GeoError: its split is empty.
         SweepLocked: another process sweeps the same arm.
+        ServerDied: a server of the sweep's own died twice.
         DeadEndpoint, EnvironmentUnusable, BudgetDiffers: see `harness`.
     """
     environment = run.require(ENVIRONMENT)
@@ -92,40 +83,60 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         raise GeoError(
             f"{run.name} has nothing to play: the eval split is empty ({environment.facts['empty_because']})"
         )
-    config, harness = environment.path / CONFIG, harness_version(arm)
-    identity = {"environment": environment.data_version, "arm": arm.identity(), "harness": harness}
+    config, harness = environment.path / CONFIG, harness_version()
+    identity = {
+        "environment": environment.data_version,
+        "arm": arm.identity(),
+        "harness": harness,
+        "model": model_version(arm),
+    }
     folder = run.folder(folder_name(arm.slug)).path
     with WriterLock(folder, run.name) as lock:
-        store = SweepStore(folder, lock, identity)
-        with (
-            served_environment(config, arm.runtime.workers) as env_url,
-            served_model(arm, config) as endpoint,
-        ):
-            plan = make_plan(arm, env_url, environment.data_version, harness)
-            swept = run_sweep(plan, env_url, endpoint, store, run.say)
-            if not swept.records:
-                raise DeadEndpoint(f"{run.name} has no scored episode", "Check the endpoint and run it again")
-            shown = strip(replay(_telling(swept.records), env_url))
+        store = SweepStore(folder, lock, identity, run.say)
+        tasks, picture = int(environment.facts.get("tasks", 0)), folder / PICTURE
+        finished = finished_sweep(arm, store, tasks)
+        if finished is not None and picture.exists():
+            run.say(f"{arm.slug}: all {len(finished.records):,} episodes are there; nothing is asked again")
+            swept, shown = finished, picture.read_bytes()
+        else:
+            with (
+                served_environment(config, arm.runtime.workers, arm.slug) as served,
+                served_model(arm, config) as model,
+            ):
+                kept = (served, *model.kept)
+                plan = mending(kept, lambda: make_plan(arm, served.url, environment.data_version, harness))
+                swept = run_sweep(plan, served.url, model.endpoint, store, run.say, kept=kept)
+                if not swept.records:
+                    raise DeadEndpoint(
+                        f"{run.name} has no scored episode", "Check the endpoint and run it again"
+                    )
+                shown = strip(mending(kept, lambda: replay(_telling(swept.records), served.url)))
+            tasks = plan.tasks
+            atomic_write(picture, shown)
         write_outcomes(folder, store.records.values())
-    facts = facts_of(arm, swept, plan.tasks, environment.data_version, harness)
-    picture = folder / PICTURE
-    atomic_write(picture, shown)
+    facts = facts_of(arm, swept, tasks, environment.data_version, harness)
     metadata = {
         "episode_path": dg.MetadataValue.path(str(picture)),
         "episode": dg.MetadataValue.md(inline(shown, "image/jpeg", f"one episode of {arm.label}")),
         "failures": dg.MetadataValue.json(_failures(swept.records)),
     }
-    return Made(sweep_version(arm, swept), facts, metadata)
+    scored = {"scored": len(swept.records), "wanted": tasks * arm.k, "unscored": len(swept.unscored)}
+    check = Check(PASSES_COMPLETE, swept.complete and len(swept.records) == tasks * arm.k, scored)
+    return Made(sweep_version(arm, swept), facts, metadata, [check])
+
+
+def finished_sweep(arm: ArmSpec, store: SweepStore, tasks: int) -> Swept | None:
+    """The sweep, where every wanted pass stands already; None where an episode is still to be played."""
+    wanted = [(sample, task) for sample in range(arm.k) for task in range(tasks)]
+    if not wanted or not all(key in store.records for key in wanted):
+        return None
+    store.finish()
+    return Swept(tuple(store.records[key] for key in wanted), ())
 
 
 def sweep_version(arm: ArmSpec, swept: Swept) -> str:
-    """Data version: the episodes of the wanted passes, byte for byte, and which are missing."""
-    digest = hashlib.sha256()
-    for record in sorted(swept.records, key=lambda record: record.key):
-        digest.update(record.line())
-    return content_version(
-        {"episodes": digest.hexdigest(), "unscored": [list(key) for key in swept.unscored], "k": arm.k}
-    )
+    """Data version of what was swept."""
+    return episodes_version(swept.records, swept.unscored, arm.k)
 
 
 def facts_of(

@@ -24,6 +24,7 @@ from env_service.errors import GeoError
 from env_service.models import GeoObservation
 from geo_assets.config.arms import ArmSpec
 from geo_assets.sweeps import protocol_tools
+from geo_assets.sweeps.kept import Kept, mending
 from geo_assets.sweeps.protocol_tools import Played, Tool
 from geo_assets.sweeps.records import EpisodeRecord, Provenance, Timing
 from geo_assets.sweeps.results import result_of
@@ -119,6 +120,7 @@ def run_sweep(
     store: SweepStore,
     say: Callable[[str], None] = print,
     workers: int | None = None,
+    kept: Sequence[Kept] = (),
 ) -> Swept:
     """Play what is missing and keep it.
 
@@ -129,15 +131,17 @@ def run_sweep(
         store: the arm's episodes, open for writing.
         say: told how far it is every two seconds.
         workers: threads; the arm's own number if not given.
+        kept: servers of the sweep's own, which are started again when they die.
 
     Raises:
         DeadEndpoint: the endpoint answered nothing, or too little; see the module.
         EnvironmentUnusable: the environment kept failing.
+        ServerDied: a server of the sweep's own cannot be brought back.
         DamagedEpisodes, LockLost: the store refused.
     """
     todo = [key for key in plan.keys if key not in store.keys]
     say(f"{plan.arm.slug}: {len(plan.keys) - len(todo):,} of {len(plan.keys):,} episodes are there")
-    crew = _Crew(plan, env_url, endpoint, todo, workers or plan.arm.runtime.workers)
+    crew = _Crew(plan, env_url, endpoint, todo, workers or plan.arm.runtime.workers, kept)
     empty: dict[tuple[int, int], str] = {}
     streak, said, began = 0, time.monotonic(), time.monotonic()
     try:
@@ -207,9 +211,11 @@ _Outcome = tuple[EpisodeRecord, Timing] | _Unscored
 class _OwnSession:
     """A thread's environment session: opened when needed, and anew after every environment error."""
 
-    def __init__(self, url: str, stopped: threading.Event) -> None:
+    def __init__(self, slug: str, url: str, stopped: threading.Event, kept: Sequence[Kept]) -> None:
+        self._slug = slug
         self._url = url
         self._stopped = stopped
+        self._kept = kept
         self._env: GeoGuessrEnv | None = None
 
     def reset(self, split: str, index: int) -> GeoObservation:
@@ -229,16 +235,26 @@ class _OwnSession:
 
         Raises:
             EnvironmentUnusable: it failed several times in a row.
+            ServerDied: a server died for good.
+            ProviderError: the endpoint gave no reply, and did not do so because its server had died.
         """
-        for attempt in range(1, SESSION_TRIES + 1):
+
+        def fresh() -> Played:
             try:
                 return play(self)
-            except (ServerError, SessionLost) as error:
+            except BaseException:
                 self.close()
+                raise
+
+        for attempt in range(1, SESSION_TRIES + 1):
+            try:
+                return mending(self._kept, fresh)
+            except (ServerError, SessionLost) as error:
                 if attempt == SESSION_TRIES:
                     raise EnvironmentUnusable(
                         f"The environment failed {attempt} times in a row: {error.problem}",
-                        error.fix or "Build it again: dagster asset materialize --select '*eval_environment'",
+                        f"Finished episodes are kept; run: geo sweep {self._slug}. If it stays so, build it "
+                        "again: geo build --only eval_environment",
                     ) from error
                 self._stopped.wait(SESSION_PAUSE_S * 2 ** (attempt - 1))
         raise AssertionError("unreachable")
@@ -254,11 +270,18 @@ class _Crew:
     """Threads that take keys in order and hand back outcomes; each has an environment session of its own."""
 
     def __init__(
-        self, plan: Plan, env_url: str, endpoint: ChatEndpoint, todo: Sequence[tuple[int, int]], workers: int
+        self,
+        plan: Plan,
+        env_url: str,
+        endpoint: ChatEndpoint,
+        todo: Sequence[tuple[int, int]],
+        workers: int,
+        kept: Sequence[Kept],
     ) -> None:
         self._plan = plan
         self._env_url = env_url
         self._endpoint = endpoint
+        self._kept = kept
         self._count = len(todo)
         self._keys: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
         self._out: queue.SimpleQueue[_Outcome | BaseException] = queue.SimpleQueue()
@@ -288,7 +311,7 @@ class _Crew:
                 thread.join(timeout=SAY_EVERY_S)
 
     def _work(self) -> None:
-        session = _OwnSession(self._env_url, self._stopped)
+        session = _OwnSession(self._plan.arm.slug, self._env_url, self._stopped, self._kept)
         try:
             while not self._stopped.is_set():
                 try:

@@ -176,6 +176,7 @@ class Timing(_Frozen):
         attempts: requests each reply took.
         wall_s: the whole episode.
         finished_at: UTC, ISO 8601.
+        episode_sha256: digest of the episode's line as it was written; empty where it was not kept.
     """
 
     task_index: int
@@ -184,3 +185,4 @@ class Timing(_Frozen):
     attempts: tuple[int, ...]
     wall_s: float
     finished_at: str
+    episode_sha256: str = ""

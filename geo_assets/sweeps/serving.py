@@ -16,10 +16,10 @@ from pydantic import SecretStr
 
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
+from geo_assets.sweeps.kept import KeptServer
+from geo_assets.sweeps.version import POLICY_SERVER
 from resources.endpoints import ChatEndpoint
-from resources.processes import ServerProcess
 
-POLICY_SERVER = "resources.sandbox.policy_server"
 ENVIRONMENT_SERVER = "env_service.server"
 SPARE_SESSIONS = 4
 IDLE_S = 3600.0
@@ -43,39 +43,54 @@ PROVIDERS: Mapping[str, FarEnd] = {
 }
 
 
-@contextmanager
-def served_environment(config: Path, workers: int) -> Iterator[str]:
-    """Serve the environment of a configuration file and give its address.
+@dataclass(frozen=True)
+class Model:
+    """An arm's endpoint, and the server behind it where that is ours."""
+
+    endpoint: ChatEndpoint
+    kept: tuple[KeptServer, ...] = ()
+
+
+def served_environment(config: Path, workers: int, slug: str = "ARM") -> KeptServer:
+    """The environment of a configuration file, to be entered; it has an address then.
 
     Raises:
-        GeoError: it does not start.
+        GeoError: on entering, when it does not start.
     """
-    options = ["--config", str(config), "--port", "0", "--idle-s", str(IDLE_S)]
+    options = ["--config", str(config), "--idle-s", str(IDLE_S)]
     options += ["--max-concurrent", str(workers + SPARE_SESSIONS)]
-    with ServerProcess(ENVIRONMENT_SERVER, options, name="environment service") as server:
-        yield server.url
+    return KeptServer(
+        ENVIRONMENT_SERVER, options, name="environment service", command=command_of(slug), config=config
+    )
 
 
 @contextmanager
-def served_model(arm: ArmSpec, config: Path) -> Iterator[ChatEndpoint]:
+def served_model(arm: ArmSpec, config: Path) -> Iterator[Model]:
     """The arm's endpoint, with a policy server behind it where the provider is the sandbox.
 
     Raises:
-        GeoError: a key or an address is missing, or the policy server does not start.
+        GeoError: a key or an address is missing or unusable, or the policy server does not start.
     """
     if arm.provider == "sandbox":
-        options = policy_options(config)
-        with ServerProcess(POLICY_SERVER, options, name="sandbox policy server") as server:
-            yield from _open(arm, f"{server.url}/v1", None)
+        options, command = policy_options(config), command_of(arm.slug)
+        with KeptServer(
+            POLICY_SERVER, options, name="sandbox policy server", command=command, config=config
+        ) as server:
+            yield from _open(arm, f"{server.url}/v1", None, (server,))
     else:
         yield from _open(arm, *far_end(arm, dict(os.environ)))
+
+
+def command_of(slug: str) -> str:
+    """What to type to go on with a sweep."""
+    return f"geo sweep {slug}"
 
 
 def far_end(arm: ArmSpec, environ: Mapping[str, str]) -> tuple[str, SecretStr | None]:
     """Address and key of an arm's provider.
 
     Raises:
-        GeoError: names the variable or the field that is missing.
+        GeoError: names the variable or the field that is missing, or the variable that holds no key.
     """
     provider = PROVIDERS[arm.provider]
     base_url = arm.base_url or provider.base_url
@@ -89,6 +104,12 @@ def far_end(arm: ArmSpec, environ: Mapping[str, str]) -> tuple[str, SecretStr | 
         raise GeoError(
             f"Arm {arm.slug} needs {provider.key_variable}, which is not set",
             f"Set it and run: dagster asset materialize --select sweep_{arm.slug}",
+        )
+    if any(not "!" <= letter <= "~" for letter in key):
+        raise GeoError(
+            f"{provider.key_variable} holds a space, a line break or a character that is not ASCII, which no "
+            "key has",
+            "Copy the key again, without what stands around it",
         )
     return base_url, SecretStr(key) if key else None
 
@@ -119,7 +140,9 @@ def read_config(config: Path) -> dict[str, Any]:
     return dict(body)
 
 
-def _open(arm: ArmSpec, base_url: str, key: SecretStr | None) -> Iterator[ChatEndpoint]:
+def _open(
+    arm: ArmSpec, base_url: str, key: SecretStr | None, kept: tuple[KeptServer, ...] = ()
+) -> Iterator[Model]:
     runtime = arm.runtime
     endpoint = ChatEndpoint(
         base_url,
@@ -130,7 +153,7 @@ def _open(arm: ArmSpec, base_url: str, key: SecretStr | None) -> Iterator[ChatEn
         backoff_s=runtime.backoff_s,
     )
     try:
-        yield endpoint
+        yield Model(endpoint, kept)
     finally:
         endpoint.close()
 

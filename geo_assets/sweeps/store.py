@@ -1,7 +1,9 @@
 """Episodes of one sweep on disk: append-only, resumable, never lost and never mixed.
 
     episodes.jsonl    one record per (task, sample); sorted once the sweep has ended
-    timings.jsonl     how long each took; apart, so that episodes are the same bytes however they were made
+    timings.jsonl     how long each took and the digest of its line; apart, so that episodes are the same
+                      bytes however they were made
+    rejected.jsonl    lines that are no episodes, or not what was written; their episodes are played again
     unscored.jsonl    a log of episodes that a provider spoilt; they are played again
     identity.json     for which environment, arm and harness the episodes are valid
     superseded/       episodes of another identity, under the date they were moved aside
@@ -12,33 +14,34 @@ never played again while the identity holds; nothing is ever deleted. An identit
 episodes again.
 """
 
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from env_service.canonical import atomic_write, canonical_json, sha256_hex
-from env_service.errors import GeoError
 from geo_assets.lineage.folders import MARKER
+from geo_assets.sweeps.episode_file import (
+    EPISODES,
+    REJECTED,
+    DamagedEpisodes,
+    Reading,
+    line_digest,
+    read_file,
+    repair,
+    written_digests,
+)
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.records import EpisodeRecord, Timing
 
-EPISODES = "episodes.jsonl"
 TIMINGS = "timings.jsonl"
 UNSCORED = "unscored.jsonl"
 IDENTITY = "identity.json"
 OUTCOMES = "outcomes.parquet"
 # In the order of moving: what says that the folder is finished goes first, what says whose it is goes last.
-FILES = (MARKER, OUTCOMES, EPISODES, TIMINGS, UNSCORED, IDENTITY)
+FILES = (MARKER, OUTCOMES, EPISODES, REJECTED, TIMINGS, UNSCORED, IDENTITY)
 SHORT = 12
-
-
-class DamagedEpisodes(GeoError):
-    """A line inside the episode file cannot be read, or a (task, sample) stands there twice."""
 
 
 class SweepStore:
@@ -48,18 +51,25 @@ class SweepStore:
         folder: the sweep's folder.
         lock: held by the caller for as long as the store is used.
         identity: JSON value; episodes are valid for this one and no other.
-
-    Raises:
-        DamagedEpisodes: the file holds something other than a torn last line.
+        say: told of what was set aside.
     """
 
-    def __init__(self, folder: Path, lock: WriterLock, identity: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lock: WriterLock,
+        identity: Mapping[str, Any],
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.folder = folder
         self._lock = lock
         self._adopt(dict(identity))
-        repair(self.folder / EPISODES)
+        if cut := repair(self.folder / EPISODES):
+            say(f"{self.folder / EPISODES}: cut off a torn last line of {cut:,} bytes")
         repair(self.folder / TIMINGS)
-        self.records = read_episodes(self.folder / EPISODES)
+        reading = read_file(self.folder / EPISODES, written_digests(self.folder / TIMINGS))
+        self.records = reading.records
+        self._reject(reading, say)
 
     @property
     def keys(self) -> set[tuple[int, int]]:
@@ -76,9 +86,11 @@ class SweepStore:
         if record.key in self.records:
             raise DamagedEpisodes(f"task {record.task_index}, sample {record.sample} was played twice")
         self._lock.check()
+        line = record.line()
+        timing = timing.model_copy(update={"episode_sha256": line_digest(line)})
         # The timing first: a missing one would stay missing, while a second one replaces the first.
         _append(self.folder / TIMINGS, canonical_json(timing.model_dump(mode="json")) + b"\n")
-        _append(self.folder / EPISODES, record.line())
+        _append(self.folder / EPISODES, line)
         self.records[record.key] = record
 
     def unscored(self, task_index: int, sample: int, fault: str, problem: str) -> None:
@@ -104,6 +116,17 @@ class SweepStore:
         self.finish()
         return target
 
+    def _reject(self, reading: Reading, say: Callable[[str], None]) -> None:
+        """Set aside every line that is no episode, so that it alone is played again."""
+        if not reading.bad:
+            return
+        self._lock.check()
+        # Set aside before it is taken out: a kill in between leaves a line twice, and never nowhere.
+        _append(self.folder / REJECTED, b"".join(bad.line for bad in reading.bad))
+        self.finish()
+        for bad in reading.bad:
+            say(f"{self.folder / EPISODES}:{bad.number} {bad.why}; the line was moved to {REJECTED}")
+
     def _adopt(self, identity: dict[str, Any]) -> None:
         digest = sha256_hex(canonical_json(identity))
         path = self.folder / IDENTITY
@@ -118,74 +141,6 @@ class SweepStore:
                 _move(earlier, self.folder)
                 return
         atomic_write(path, canonical_json(identity))
-
-
-def read_episodes(path: Path) -> dict[tuple[int, int], EpisodeRecord]:
-    """Records by (sample, task_index).
-
-    Raises:
-        DamagedEpisodes: names file and line.
-    """
-    records: dict[tuple[int, int], EpisodeRecord] = {}
-    if not path.exists():
-        return records
-    with path.open("rb") as handle:
-        for number, line in enumerate(handle, start=1):
-            try:
-                record = EpisodeRecord.model_validate_json(line)
-            except ValidationError as error:
-                fault = error.errors(include_url=False, include_input=False)[0]["msg"]
-                raise DamagedEpisodes(
-                    f"{path}:{number} is no episode ({fault})", "Move the file aside and sweep again"
-                ) from None
-            if record.key in records:
-                raise DamagedEpisodes(
-                    f"{path}:{number} repeats task {record.task_index}, sample {record.sample}",
-                    "Remove one of the two lines",
-                )
-            records[record.key] = record
-    return records
-
-
-def read_timings(path: Path) -> dict[tuple[int, int], Timing]:
-    """Timings by (sample, task_index); of two, the later one."""
-    if not path.exists():
-        return {}
-    timings = [Timing.model_validate_json(line) for line in path.read_bytes().splitlines()]
-    return {(timing.sample, timing.task_index): timing for timing in timings}
-
-
-def repair(path: Path) -> int:
-    """Cut a torn last line off, or end a complete one. Returns the bytes cut."""
-    if not path.exists():
-        return 0
-    with path.open("r+b") as handle:
-        size = handle.seek(0, os.SEEK_END)
-        tail_start = _last_newline(handle, size)
-        handle.seek(tail_start)
-        tail = handle.read()
-        if not tail:
-            return 0
-        try:
-            json.loads(tail)
-        except ValueError:
-            handle.truncate(tail_start)
-            return len(tail)
-        handle.write(b"\n")
-        return 0
-
-
-def _last_newline(handle: Any, size: int, chunk: int = 1 << 16) -> int:
-    """Offset just behind the last newline; 0 where there is none."""
-    end = size
-    while end > 0:
-        start = max(0, end - chunk)
-        handle.seek(start)
-        found = handle.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return int(start + found + 1)
-        end = start
-    return 0
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -151,3 +151,11 @@ def test_words_without_a_finish_reason_are_a_reply_and_so_is_half_a_surrogate(tm
     with faulty("", lambda *_: (200, JSON, body)) as url:
         reply = endpoint(url).complete(ASK)
     assert (reply.text, reply.finish_reason) == ("a?", None)
+
+
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown() -> None:
+    model = ChatEndpoint("http://127.0.0.1:9/v1", "m", SecretStr("sk-\u00fc"), attempts=2, backoff_s=0.01)
+    with pytest.raises(ProviderError, match="is not ASCII") as caught:
+        model.complete(ASK)
+    assert (caught.value.fault, caught.value.attempts) == ("refused", 1)
+    assert "sk-" not in str(caught.value)

@@ -15,7 +15,8 @@ from sweeps_lab import build_environment, make_tasks
 from env_service.errors import GeoError
 from env_service.store import PanoramaStore
 from env_service.tasks import read_tasks
-from geo_assets.sweeps.serving import POLICY_SERVER, policy_options
+from geo_assets.sweeps.serving import policy_options
+from geo_assets.sweeps.version import POLICY_SERVER
 from resources.processes import ServerProcess
 from resources.sandbox._policy_truth import opening_view
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sweeps_lab import lab_arm
 
+from env_service.geodesy import destination, haversine_km
 from geo_assets.config.arms import Arms, ArmSpec, BoardSpec
 from geo_assets.lineage.folders import AssetFolder
 from geo_assets.sweeps.factory import facts_of, sweep_version
@@ -19,10 +20,11 @@ POSE = Pose(frame_index=0, heading_deg=0.0, pitch_deg=0.0, fov_deg=90.0)
 
 
 def episode(
-    arm: ArmSpec, task: int, sample: int, distance: float | None, cost: float, env: str
+    arm: ArmSpec, task: int, sample: int, distance: float | None, cost: float, env: str, harness: str
 ) -> EpisodeRecord:
-    """One episode of one call."""
+    """One episode of one call; the guess lies due east of the truth."""
     guessed = distance is not None
+    lat, lon = destination(0.0, 0.0, 90.0, distance) if distance is not None else (None, None)
     return EpisodeRecord(
         arm=arm.slug,
         split="eval",
@@ -48,13 +50,13 @@ def episode(
         ),
         result=Result(
             outcome="guess" if guessed else "no_guess",
-            distance_km=distance,
+            distance_km=None if lat is None or lon is None else haversine_km(lat, lon, 0.0, 0.0),
             cost=cost,
             # Another curve's reward, and a wild one: no table may show a trace of it.
             env_reward=9.0,
             env_curve="wild",
-            guess_lat=0.0 if guessed else None,
-            guess_lon=0.0 if guessed else None,
+            guess_lat=lat,
+            guess_lon=lon,
             guess_how="fields" if guessed else "",
             guess_country_code=None,
             raw_guess="",
@@ -75,7 +77,7 @@ def episode(
         ),
         provenance=Provenance(
             environment_version=env,
-            harness_version="h",
+            harness_version=harness,
             prompt_version="p",
             protocol=arm.protocol,
             model_asked=arm.model,
@@ -91,6 +93,7 @@ def publish(
     distances: Distances,
     cost: float = 0.0,
     env: str = "env-1",
+    harness: str = "h",
     missing: Sequence[tuple[int, int]] = (),
 ) -> None:
     """A finished sweep: one row of distances per task, one column per pass; `missing` are (sample, task)."""
@@ -98,7 +101,7 @@ def publish(
     arm = lab_arm(slug, k=k)
     keys = [(sample, task) for sample in range(k) for task in range(tasks)]
     records = tuple(
-        episode(arm, task, sample, distances[task][sample], cost, env)
+        episode(arm, task, sample, distances[task][sample], cost, env, harness)
         for sample, task in keys
         if (sample, task) not in missing
     )
@@ -106,7 +109,7 @@ def publish(
     folder.file("episodes.jsonl").write_bytes(b"".join(record.line() for record in records))
     write_outcomes(folder.path, records)
     swept = Swept(records, tuple(missing))
-    folder.publish(sweep_version(arm, swept), facts_of(arm, swept, tasks, env, "h"))
+    folder.publish(sweep_version(arm, swept), facts_of(arm, swept, tasks, env, harness))
 
 
 def three_arms() -> Arms:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from reports_lab import SLUGS, publish, three_arms
@@ -15,9 +16,13 @@ from sweeps_lab import lab_run, lab_stage
 from env_service.errors import GeoError
 from env_service.scoring import board_reward
 from geo_assets.lineage.folders import MissingUpstream
+from geo_assets.reports import charts
 from geo_assets.reports.arm_data import UnequalComparison
 from geo_assets.reports.board_table import board_rows_of, board_table_asset, board_text, make_board
 from geo_assets.reports.paired_gains import make_gains, paired_gains_asset
+from geo_assets.sweeps.episode_file import DamagedEpisodes
+from geo_assets.sweeps.published import AlteredSweep
+from geo_assets.sweeps.version import harness_version
 
 NEAR = [[10.0, 30.0], [100.0, 300.0], [50.0, 900.0]]
 FAR = [[5000.0, 5000.0], [9000.0, 9000.0], [700.0, 700.0]]
@@ -143,8 +148,112 @@ def test_an_account_that_disagrees_with_its_episodes_is_refused(tmp_path: Path) 
     publish_all(tmp_path)
     path = tmp_path / "sweeps/noisy_oracle/episodes.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    with pytest.raises(GeoError, match="sweep_noisy_oracle holds 5 episodes"):
+    with pytest.raises(AlteredSweep, match=r"noisy_oracle are not those that .*\(5 of 6 stand there\)"):
         board(tmp_path)
+    path.unlink()
+    with pytest.raises(AlteredSweep, match=r"holds no episodes\.jsonl.*geo sweep noisy_oracle"):
+        board(tmp_path)
+
+
+def alter(path: Path, number: int, *, turns: bool = False, **result: Any) -> None:
+    """Change figures of one episode in its file, as an editor would."""
+    lines = path.read_bytes().splitlines()
+    body = json.loads(lines[number])
+    body["result"].update(result)
+    if turns:
+        body["turns"][-1]["cost"] = body["result"]["cost"]
+    lines[number] = json.dumps(body).encode()
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "problem"),
+    [
+        ({"distance_km": 1.0}, DamagedEpisodes, r"episodes\.jsonl:4 says 1 km where .* lie 30 km apart"),
+        ({"guess_lon": 1.0}, DamagedEpisodes, r"episodes\.jsonl:4 says 30 km"),
+        ({"true_lon": 1.0}, DamagedEpisodes, r"episodes\.jsonl:4 says 30 km"),
+        ({"guess_lon": 0.0, "distance_km": 0.0}, AlteredSweep, "not those that sweep_noisy_oracle published"),
+        ({"country_hit": True}, DamagedEpisodes, "country hit"),
+        ({"cost": 0.0}, DamagedEpisodes, "another cost than its last call"),
+        ({"cost": 0.0, "turns": True}, AlteredSweep, "not those that sweep_noisy_oracle published"),
+        ({"completion_tokens": 1}, AlteredSweep, "not those that sweep_noisy_oracle published"),
+    ],
+)
+def test_an_altered_episode_reaches_no_table(
+    tmp_path: Path, changes: dict[str, Any], error: type[GeoError], problem: str
+) -> None:
+    publish_all(tmp_path)
+    alter(tmp_path / "sweeps/noisy_oracle/episodes.jsonl", 3, **changes)
+    for make, name in ((make_board, "board_table"), (make_gains, "paired_gains")):
+        with pytest.raises(error, match=problem) as caught:
+            make(lab_run(tmp_path, name), three_arms())
+        assert "geo sweep noisy_oracle" in str(caught.value)
+
+
+def test_an_altered_outcome_table_reaches_no_table_and_is_made_again(tmp_path: Path) -> None:
+    publish_all(tmp_path)
+    before, path = board(tmp_path), tmp_path / "sweeps/noisy_oracle/outcomes.parquet"
+    good, table = path.read_bytes(), pq.read_table(path)
+    zero = pa.array([0.0] * len(table), pa.float64())
+    at = table.column_names.index("distance_km")
+    pq.write_table(table.set_column(at, table.schema.field(at), zero), path)
+    assert path.read_bytes() != good
+    assert board(tmp_path) == before
+    assert path.read_bytes() == good
+
+
+def test_a_torn_last_line_makes_an_arm_incomplete_and_no_more(tmp_path: Path) -> None:
+    publish_all(tmp_path)
+    path = tmp_path / "sweeps/noisy_oracle/episodes.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])
+    said: list[str] = []
+    make_board(lab_run(tmp_path, "board_table", said), three_arms())
+    rows = {row["arm"]: row for row in board_rows_of(tmp_path / "board_table")}
+    assert (rows["noisy_oracle"]["complete"], rows["noisy_oracle"]["mean_of_k"]) == (False, None)
+    assert any("a torn last line of" in line and "geo sweep noisy_oracle" in line for line in said)
+    # Behind the published episodes it is nothing at all: the start of a pass that was being added.
+    path.write_bytes(whole + whole[:40])
+    assert board(tmp_path)["noisy_oracle"]["complete"]
+
+
+@pytest.mark.parametrize("field", ["tasks", "k", "environment_version", "harness_version"])
+def test_a_marker_that_says_too_little_is_one_sentence(tmp_path: Path, field: str) -> None:
+    publish_all(tmp_path)
+    path = tmp_path / "sweeps/noisy_oracle/_asset.json"
+    body = json.loads(path.read_text())
+    for change in (lambda facts: facts.pop(field), lambda facts: facts.update({field: [3]})):
+        broken = json.loads(json.dumps(body))
+        change(broken["facts"])
+        path.write_text(json.dumps(broken))
+        with pytest.raises(AlteredSweep, match=rf"noisy_oracle/_asset\.json .*facts\.{field} is") as caught:
+            board(tmp_path)
+        assert "Run: geo sweep noisy_oracle" in caught.value.fix
+
+
+def test_arms_of_two_harnesses_are_refused_and_those_of_an_older_one_named(tmp_path: Path) -> None:
+    now = harness_version()
+    publish(tmp_path, "noisy_oracle", NEAR, cost=0.1, harness=now)
+    publish(tmp_path, "best_fixed_point", FAR, cost=0.05)
+    publish(tmp_path, "never_guesses", NEVER, cost=0.12)
+    for make, name in ((make_board, "board_table"), (make_gains, "paired_gains")):
+        with pytest.raises(
+            UnequalComparison, match="another than today's: best_fixed_point, never_guesses"
+        ) as caught:
+            make(lab_run(tmp_path, name), three_arms())
+        assert caught.value.fix.endswith("geo sweep best_fixed_point && geo sweep never_guesses")
+    publish(tmp_path, "noisy_oracle", NEAR, cost=0.1)
+    assert {row["harness_version"] for row in board(tmp_path).values()} == {"h"}
+
+
+def test_the_rows_of_a_picture_stand_under_their_headings() -> None:
+    assert charts._places(3, []) == ([2, 1, 0], [])
+    assert charts._places(3, [("a", 2), ("none", 0), ("b", 1)]) == ([3, 2, 0], [("a", 4), ("b", 1)])
+    assert (charts._value(-0.2, True), charts._value(0.2, True), charts._value(0.2, False)) == (
+        "−0.200",
+        "+0.200",
+        "0.200",
+    )
 
 
 def test_a_changed_sweep_changes_both_tables_and_an_equal_one_neither(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from sweeps_lab import Lab, build_environment
 
-from geo_assets.sweeps.serving import POLICY_SERVER, policy_options, served_environment
+from geo_assets.sweeps.serving import policy_options, served_environment
+from geo_assets.sweeps.version import POLICY_SERVER
 from resources.processes import ServerProcess
 
 
@@ -20,7 +21,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     home = tmp_path_factory.mktemp("lab")
     config = build_environment(home, 6)
     with (
-        served_environment(config, 8) as env_url,
+        served_environment(config, 8) as served,
         ServerProcess(POLICY_SERVER, policy_options(config), name="policies") as policies,
     ):
-        yield Lab(home, env_url, policies.url)
+        yield Lab(home, served.url, policies.url)

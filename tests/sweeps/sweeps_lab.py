@@ -86,7 +86,7 @@ def build_environment(home: Path, count: int, *, version: str = "lab-1", max_tur
         "environment_version": version,
     }
     config.write_text(json.dumps(body))
-    folder.publish(version)
+    folder.publish(version, {"tasks": len(list(tasks))})
     return config
 
 

@@ -82,8 +82,22 @@ def test_an_unknown_arm_names_the_known_ones() -> None:
         ("    label: One", "    label: [One", r"arms.yaml:\d+: broken YAML"),
         ("base: one", "base: two", "names arm 'two', which profile sandbox does not have"),
         ("arms:\n", "extra: 1\narms:\n", "unknown key 'extra'"),
-        ("    label: One\n", "    label: One\n    label: Two\n", "has the key 'label' twice"),
-        ("workers: 2", "wrkers: 2", "unknown key 'runtime.wrkers'"),
+        (
+            "    label: One\n",
+            "    label: One\n    label: Two\n",
+            r"arms\.yaml:11: the key 'label' stands here twice",
+        ),
+        ("workers: 2", "wrkers: 2", r"arms\.yaml:7: .*unknown key 'runtime.wrkers'"),
+        ("    model: m\n", "    model: m\n    yes: 1\n", r"arms\.yaml:9: arm 'one'"),
+        ("arms:\n", "", r"arms\.yaml:\d+"),
+        ("  main:", "  a/b:", r"arms\.yaml:15: board 'a/b': the name becomes a file name"),
+        ("base: one", "base: nobody", r"arms\.yaml:15: board 'main' names arm 'nobody'"),
+        ("label: One", 'label: "One\\e[31m"', r"arms\.yaml:10: arm 'one': label is"),
+        (
+            "{temperature: 1.0}",
+            "{extra: {model: other}}",
+            r"arms\.yaml:6: arm 'one': .*model is not said in extra",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_with_a_line(tmp_path: Path, old: str, new: str, sentence: str) -> None:
@@ -96,3 +110,57 @@ def test_a_repeated_slug_names_both_lines(tmp_path: Path) -> None:
     arm = GOOD.split("arms:\n")[1].split("boards:")[0]
     with pytest.raises(ArmsFileError, match=r"arms\.yaml:14: arm 'one' appears twice, first on line 9"):
         load_arms("sandbox", write(tmp_path, GOOD.replace("boards:", arm + "boards:")))
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("!foo 4", "of a kind that is not read here"),
+        ("!!python/object:os.system x", "of a kind that is not read here"),
+        ('!!binary "\u00fc"', "of a kind that is not read here"),
+        ("!!int abc", "'abc' is no int"),
+        ("!!float abc", "'abc' is no float"),
+        ("!!bool maybe", "'maybe' is no bool"),
+        ("!!str {a: 1}", "this is no str"),
+        ("2026-13-45", "a date"),
+        ("2026-12-05", "a date"),
+        ("{<<: 3}", "a merge key"),
+        ("{[1, 2]: 3}", "a key must be a word"),
+        ("{{a: 1}: 3}", "a key must be a word"),
+        ("{a: 1, a: 2}", "the key 'a' stands here twice"),
+        (".nan", "no finite number"),
+        ("-.inf", "no finite number"),
+        ("1.0e+999", "no finite number"),
+        ("9" * 5000, "is no int"),
+        ('"\\ud800"', "is no str"),
+        ("&a {x: *a}", "an alias refers to what holds it"),
+        ("*nobody", "undefined alias"),
+        ("[" * 5000, "more than 40 maps and lists"),
+        ("{a: " * 100 + "1" + "}" * 100, "more than 40 maps and lists"),
+        ("\x00", "character #x0000 is not allowed"),
+        ("\t- a", "broken YAML"),
+    ],
+)
+def test_what_is_no_plain_value_is_refused_where_it_stands(tmp_path: Path, said: str, problem: str) -> None:
+    text = GOOD.replace("{temperature: 1.0}", f"{{extra: {{x: {said}}}}}")
+    with pytest.raises(ArmsFileError, match=problem) as caught:
+        load_arms("sandbox", write(tmp_path, text))
+    assert caught.value.line == 6
+
+
+def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
+    rows = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))]
+    text = GOOD.replace("{temperature: 1.0}", "{extra: {" + ", ".join(rows) + "}}")
+    with pytest.raises(ArmsFileError, match="aliases make the file too large"):
+        load_arms("sandbox", write(tmp_path, text))
+
+
+def test_a_file_that_is_no_text_or_not_there(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    path.write_bytes(path.read_bytes() + b"# \xff\xfe")
+    with pytest.raises(ArmsFileError, match=r"arms\.yaml:16: byte 0xff is no UTF-8"):
+        load_arms("sandbox", path)
+    with pytest.raises(ArmsFileError, match=r"arms\.yaml:1: the file is empty"):
+        load_arms("sandbox", write(tmp_path, "# nothing\n"))
+    with pytest.raises(ArmsFileError, match=r"cannot be read \(No such file"):
+        load_arms("sandbox", tmp_path / "absent.yaml")

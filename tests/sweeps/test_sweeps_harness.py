@@ -9,12 +9,13 @@ import pytest
 from sweeps_lab import BROKEN, BUSY, EMPTY, HTML, Fault, Lab, completion, faulty, lab_arm
 
 from geo_assets.sweeps import harness
+from geo_assets.sweeps.episode_file import read_episodes, read_timings
 from geo_assets.sweeps.harness import BudgetDiffers, DeadEndpoint, EnvironmentUnusable, make_plan, run_sweep
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.protocol_tools import BUDGET, DEMAND
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import ReplayDiffers, replay
-from geo_assets.sweeps.store import SweepStore, read_episodes, read_timings
+from geo_assets.sweeps.store import SweepStore
 
 GUESS = '{"lat": 48.0, "lon": 11.0}'
 

@@ -5,15 +5,17 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sweeps_lab import Lab, lab_arm
 
+from geo_assets.sweeps.episode_file import DamagedEpisodes, read_episodes, read_timings, repair
 from geo_assets.sweeps.lock import LOCK, LockLost, SweepLocked, WriterLock
 from geo_assets.sweeps.outcomes import OUTCOMES, SCHEMA, read_outcomes, write_outcomes
 from geo_assets.sweeps.records import EpisodeRecord, Timing
-from geo_assets.sweeps.store import DamagedEpisodes, SweepStore, read_episodes, repair
+from geo_assets.sweeps.store import SweepStore
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +43,11 @@ def fill(folder: Path, records: tuple[EpisodeRecord, ...], identity: dict[str, i
         store.finish()
 
 
-def open_store(folder: Path, identity: dict[str, int] | None = None) -> SweepStore:
+def open_store(
+    folder: Path, identity: dict[str, int] | None = None, say: Callable[[str], None] = lambda _: None
+) -> SweepStore:
     with WriterLock(folder, "sweep_x") as lock:
-        return SweepStore(folder, lock, identity or {"version": 1})
+        return SweepStore(folder, lock, {"version": 1} if identity is None else identity, say)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 40, 500])
@@ -67,15 +71,68 @@ def test_repair_of_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_a_damaged_line_inside_is_named_and_not_guessed_at(
+def test_a_torn_last_line_is_left_out_by_readers_too_and_said(
     tmp_path: Path, records: tuple[EpisodeRecord, ...]
 ) -> None:
     fill(tmp_path, records)
-    path = tmp_path / "episodes.jsonl"
+    path, said = tmp_path / "episodes.jsonl", list[str]()
+    path.write_bytes(path.read_bytes()[:-40])
+    assert len(read_episodes(path, said.append)) == 5
+    assert "a torn last line of" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b'{"arm": 1}\n', "is no episode"),
+        (b"\xff\xfe\x00\n", "is no episode"),
+        (b"\n", "is no episode"),
+        (b"[" * 5000 + b"\n", "is no episode"),
+    ],
+)
+def test_a_damaged_line_inside_costs_itself_and_nothing_else(
+    tmp_path: Path, records: tuple[EpisodeRecord, ...], bad: bytes, why: str
+) -> None:
+    fill(tmp_path, records)
+    path, said = tmp_path / "episodes.jsonl", list[str]()
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([lines[0], b'{"arm": 1}\n', *lines[1:]]))
-    with pytest.raises(DamagedEpisodes, match=r"episodes\.jsonl:2 is no episode"):
-        open_store(tmp_path)
+    path.write_bytes(b"".join([lines[0], bad, *lines[2:]]))
+    with pytest.raises(DamagedEpisodes, match=rf"episodes\.jsonl:2 {why}.*geo sweep .*and no others"):
+        read_episodes(path)
+    store = open_store(tmp_path, say=said.append)
+    assert len(store.records) == 5
+    assert path.read_bytes() == b"".join([lines[0], *lines[2:]])
+    assert (tmp_path / "rejected.jsonl").read_bytes() == bad
+    assert "moved to rejected.jsonl" in said[0]
+
+
+def test_an_altered_line_is_not_what_was_written_and_costs_itself(
+    tmp_path: Path, records: tuple[EpisodeRecord, ...]
+) -> None:
+    fill(tmp_path, records)
+    path, said = tmp_path / "episodes.jsonl", list[str]()
+    lines = path.read_bytes().splitlines(keepends=True)
+    altered = lines[3].replace(b'"completion_tokens":', b'"completion_tokens":1')
+    path.write_bytes(b"".join([*lines[:3], altered, *lines[4:]]))
+    assert len(read_episodes(path)) == 6
+    assert len(open_store(tmp_path, say=said.append).records) == 5
+    assert "episodes.jsonl:4 is not the line that was written" in said[0]
+    assert (tmp_path / "rejected.jsonl").read_bytes() == altered
+    # Of two lines for one episode the one that was written stays, wherever it stands.
+    path.write_bytes(b"".join([*lines[:3], altered, *lines[3:]]))
+    assert open_store(tmp_path).records.keys() == {record.key for record in records}
+    assert path.read_bytes() == b"".join(lines)
+
+
+def test_timings_lose_their_damaged_lines_and_no_sweep(
+    tmp_path: Path, records: tuple[EpisodeRecord, ...]
+) -> None:
+    fill(tmp_path, records)
+    path = tmp_path / "timings.jsonl"
+    path.write_bytes(b"nonsense\n" + path.read_bytes())
+    assert len(open_store(tmp_path).records) == len(read_timings(path)) == 6
+    path.unlink()
+    assert len(open_store(tmp_path).records) == 6
 
 
 def test_an_episode_stands_once(tmp_path: Path, records: tuple[EpisodeRecord, ...]) -> None:
@@ -88,6 +145,8 @@ def test_an_episode_stands_once(tmp_path: Path, records: tuple[EpisodeRecord, ..
     path.write_bytes(path.read_bytes() * 2)
     with pytest.raises(DamagedEpisodes, match=r"episodes\.jsonl:2 repeats task 0, sample 0"):
         read_episodes(path)
+    assert len(open_store(tmp_path, {}).records) == 1
+    assert path.read_bytes() == records[0].line()
 
 
 def test_finished_episodes_are_the_same_bytes_in_whatever_order_they_came(

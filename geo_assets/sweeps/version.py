@@ -1,0 +1,46 @@
+"""What a sweep was played by, and what came out of it, as versions that sweeps and tables both read."""
+
+import hashlib
+from collections.abc import Iterable
+
+from geo_assets.config.arms import ArmSpec
+from geo_assets.lineage.fingerprint import code_version
+from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.records import EpisodeRecord
+
+HARNESS_MODULES = ("geo_assets.sweeps.harness",)
+POLICY_SERVER = "resources.sandbox.policy_server"
+
+
+def harness_version() -> str:
+    """Version of the code that plays, the same for every arm; reports and policies are no part of it."""
+    return code_version(HARNESS_MODULES)
+
+
+def served_modules(arm: ArmSpec) -> tuple[str, ...]:
+    """Modules that the sweep starts and no import reaches.
+
+    The environment is not among them: it has a version of its own, which is the parent's.
+    """
+    return (POLICY_SERVER,) if arm.provider == "sandbox" else ()
+
+
+def model_version(arm: ArmSpec) -> str:
+    """Version of the model where its code is ours: of the sandbox policies; empty for any other."""
+    return code_version(served_modules(arm)) if served_modules(arm) else ""
+
+
+def episodes_version(records: Iterable[EpisodeRecord], unscored: Iterable[tuple[int, int]], k: int) -> str:
+    """Data version of a sweep: the episodes of the wanted passes, byte for byte, and which are missing.
+
+    Args:
+        records: the episodes, in any order.
+        unscored: (sample, task_index) of those that no provider would answer.
+        k: passes wanted.
+    """
+    digest = hashlib.sha256()
+    for record in sorted(records, key=lambda record: record.key):
+        digest.update(record.line())
+    return content_version(
+        {"episodes": digest.hexdigest(), "unscored": [list(key) for key in sorted(unscored)], "k": k}
+    )
