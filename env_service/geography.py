@@ -238,13 +238,16 @@ class Geography:
     @cached_property
     def places(self) -> Places:
         """All towns of 15,000 people or more (and capitals of provinces), most populous first."""
-        table = pq.read_table(self._folder / "places.parquet")
+        # Neither `pq.read_table` nor Arrow's `to_numpy`: both import pandas, which costs a service with no
+        # use for it start-up time and memory.
+        with pq.ParquetFile(self._folder / "places.parquet") as file:
+            table = file.read()
         return Places(
             table["name"].to_pylist(),
             table["country_code"].to_pylist(),
-            table["lat"].to_numpy(),
-            table["lon"].to_numpy(),
-            table["population"].to_numpy().astype(np.int64),
+            np.from_dlpack(table["lat"].combine_chunks()).astype(np.float64),
+            np.from_dlpack(table["lon"].combine_chunks()).astype(np.float64),
+            np.from_dlpack(table["population"].combine_chunks()).astype(np.int64),
         )
 
     @cached_property

@@ -1,8 +1,9 @@
 """Where an episode's pictures come from, behind one protocol.
 
 A backend says what it can do for a task; the environment registers no tool that the answer rules out. Both
-backends here read a `PanoramaStore` and never the network: a frame that is not there is a `MissingFrame`
-naming frame and store. Not here: live sources, which must not be cached at all.
+backends here read a `PanoramaStore` and never the network: a frame that is not there is a `MissingFrame`, one
+that cannot be shown (torn, no JPEG, a panorama that is not twice as wide as high) is a `BadPicture`; both
+name frame and store. Not here: live sources, which must not be cached at all.
 """
 
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from env_service.geodesy import haversine_km
-from env_service.store import PanoramaStore
+from env_service.store import BadPicture, PanoramaStore, require_decodable, require_panorama
 from env_service.tasks import Task
 from env_service.views import (
     MAX_FOV_DEG,
     MIN_FOV_DEG,
     PanoramaCache,
     Picture,
+    UnreadablePicture,
     encode_jpeg,
     render_view,
 )
@@ -71,6 +73,7 @@ class ImageryBackend(Protocol):
 
         Raises:
             MissingFrame: the store does not hold the frame.
+            BadPicture: what the store holds cannot be shown.
             ValueError: an argument is out of range (see `views.render_view`).
         """
         ...
@@ -115,9 +118,11 @@ class MapillaryBackend:
         """See `ImageryBackend.view`. A frame that is a flat photograph is shown as it is."""
         frame = task.frames[frame_index]
         if not frame.is_pano:
-            return _photo(_decoded(self.store, self.cache, frame.image_id, False), fov_deg, size_px)
+            return _photo(_decoded(self.store, self.cache, frame.image_id), fov_deg, size_px)
         original = fov_deg < ORIGINAL_BELOW_FOV_DEG and self.store.exists(frame.image_id, original=True)
         pano = _decoded(self.store, self.cache, frame.image_id, original)
+        # A view out of any other shape would look plausible and point in wrong directions.
+        require_panorama(self.store.name(frame.image_id, original), pano.shape[1], pano.shape[0])
         return encode_jpeg(render_view(pano, frame.compass_angle, heading_deg, pitch_deg, fov_deg, size_px))
 
     def can_move(self, task: Task, frame_index: int, direction: Direction) -> bool:
@@ -168,7 +173,7 @@ class PerspectiveBackend:
     ) -> bytes:
         """The photograph or its middle, longest edge `size_px`; heading and pitch change nothing."""
         frame = task.frames[frame_index]
-        return _photo(_decoded(self.store, self.cache, frame.image_id, False), fov_deg, size_px)
+        return _photo(_decoded(self.store, self.cache, frame.image_id), fov_deg, size_px)
 
     def can_move(self, task: Task, frame_index: int, direction: Direction) -> bool:
         """Never."""
@@ -179,8 +184,18 @@ class PerspectiveBackend:
         return Move(frame_index, 0.0)
 
 
-def _decoded(store: PanoramaStore, cache: PanoramaCache, image_id: str, original: bool) -> Picture:
-    return cache.get((store.url, image_id, original), lambda: store.get(image_id, original))
+def _decoded(store: PanoramaStore, cache: PanoramaCache, image_id: str, original: bool = False) -> Picture:
+    def load() -> bytes:
+        data = store.get(image_id, original)
+        require_decodable(store.name(image_id, original), data)
+        return data
+
+    try:
+        return cache.get((store.url, image_id, original), load)
+    except UnreadablePicture as error:
+        raise BadPicture(
+            f"{store.name(image_id, original)} cannot be shown: {error.problem}", error.fix
+        ) from error
 
 
 def _photo(picture: Picture, fov_deg: float, size_px: int) -> bytes:

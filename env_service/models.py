@@ -72,10 +72,11 @@ class GeoAction(BaseModel):
     it is what a Python client types, and it refuses on the client's side what the server would refuse.
 
     Raises:
-        pydantic.ValidationError: unknown op, unknown or missing field, a value out of range, NaN or infinity.
+        pydantic.ValidationError: unknown op, unknown or missing field, a value out of range or of another
+            type (true and "1" are no numbers), NaN or infinity.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     op: Op
     heading_deg: Heading | None = None

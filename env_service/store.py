@@ -36,15 +36,18 @@ class MissingFrame(GeoError):
     def __init__(self, image_id: str, store: str, original: bool = False) -> None:
         self.image_id = image_id
         self.store = store
-        kind = "the original of frame" if original else "frame"
         super().__init__(
-            f"{kind} {image_id} is not in the store {store}",
+            f"{_kind(original)} {image_id} is not in the store {store}",
             "Mirror the panoramas again, or point the store at the folder that holds it.",
         )
 
 
 class BadPicture(GeoError):
     """Bytes that are no usable picture: not a JPEG, truncated, or not twice as wide as high."""
+
+
+class UnreadableFrame(GeoError):
+    """A frame that is in the store but cannot be read: no right to, or no file."""
 
 
 class BadImageId(GeoError):
@@ -87,6 +90,7 @@ class PanoramaStore:
 
         Raises:
             MissingFrame: the store does not hold it.
+            UnreadableFrame: the store does not give it out.
             BadImageId: the id could not be a file name.
         """
         path = self._path(image_id, original)
@@ -94,7 +98,16 @@ class PanoramaStore:
             data = Path(path).read_bytes() if self._folder else self._fs.cat_file(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingFrame(image_id, self.url, original) from error
+        except OSError as error:
+            raise UnreadableFrame(
+                f"{self.name(image_id, original)} cannot be read ({error.strerror or error})",
+                "Check the store and its rights.",
+            ) from error
         return bytes(data)
+
+    def name(self, image_id: str, original: bool = False) -> str:
+        """A stored picture in words for an operator: which frame, in which store."""
+        return f"{_kind(original)} {image_id} in the store {self.url}"
 
     def exists(self, image_id: str, original: bool = False) -> bool:
         """Whether the store holds it. Raises BadImageId."""
@@ -193,15 +206,49 @@ class PanoramaStore:
 
 def _verify(image_id: str, data: bytes, panorama: bool) -> None:
     again = "Fetch it again; if it stays so, leave the frame out."
+    name = f"frame {image_id}"
+    width, height = require_decodable(name, data, again)
     try:
-        height, width, _, _ = simplejpeg.decode_jpeg_header(data)
-        if height * width > MAX_PIXELS:
-            raise BadPicture(f"frame {image_id} has {width}x{height} pixels, more than is decoded", again)
         # `strict` turns libjpeg's warning about a premature end into an error.
         simplejpeg.decode_jpeg(data, colorspace="GRAY", strict=True)
     except (ValueError, RuntimeError, TypeError) as error:
-        raise BadPicture(f"frame {image_id} is not a complete JPEG ({error})", again) from error
-    if panorama and width != 2 * height:
-        raise BadPicture(
-            f"frame {image_id} has {width}x{height} pixels; a full panorama is twice as wide as high", again
-        )
+        raise BadPicture(f"{name} is not a complete JPEG ({error})", again) from error
+    if panorama:
+        require_panorama(name, width, height, again)
+
+
+def require_decodable(
+    name: str, data: bytes, fix: str = "Put a fresh copy of it into the store."
+) -> tuple[int, int]:
+    """Width and height of a JPEG, from its header.
+
+    Args:
+        name: what to call the picture in a refusal.
+        data: the file.
+        fix: what to do about it.
+
+    Raises:
+        BadPicture: no JPEG, or larger than is decoded.
+    """
+    try:
+        height, width, _, _ = simplejpeg.decode_jpeg_header(data)
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise BadPicture(f"{name} is not a complete JPEG ({error})", fix) from error
+    if height * width > MAX_PIXELS:
+        raise BadPicture(f"{name} has {width}x{height} pixels, more than is decoded", fix)
+    return int(width), int(height)
+
+
+def require_panorama(
+    name: str,
+    width: int,
+    height: int,
+    fix: str = "Mirror it again; the task row of a single photograph says is_pano false.",
+) -> None:
+    """The shape of a full panorama. Raises BadPicture, with `name` and `fix` as its words."""
+    if width != 2 * height:
+        raise BadPicture(f"{name} has {width}x{height} pixels; a full panorama is twice as wide as high", fix)
+
+
+def _kind(original: bool) -> str:
+    return "the original of frame" if original else "frame"

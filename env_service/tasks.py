@@ -1,8 +1,9 @@
 """Task files: JSON lines, one location to guess per line.
 
-The reader trusts nothing: it reads bounded lines, refuses NaN, coordinates off the globe, torn lines and
-indexes that are not 0, 1, 2, …, and names file and line in every refusal. Keys it does not know are kept in
-`extra` and written back, so a row made elsewhere survives a round trip unchanged.
+The reader trusts nothing: it reads bounded lines, refuses NaN, coordinates off the globe, torn lines, indexes
+that are not 0, 1, 2, …, and a key or a picture that stands twice, and names file and line in every refusal.
+Keys it does not know are kept in `extra` and written back, so a row made elsewhere survives a round trip
+unchanged.
 """
 
 import json
@@ -24,6 +25,10 @@ IMAGE_ID_PATTERN = r"^[0-9A-Za-z_-]{1,64}$"
 
 ImageId = Annotated[str, StringConstraints(pattern=IMAGE_ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class DuplicateKey(ValueError):
+    """A JSON object says one thing twice, so what it means is anyone's guess."""
 
 
 class TaskFileError(GeoError):
@@ -92,6 +97,17 @@ class Task(_Row):
     def _start_inside(self) -> "Task":
         if self.start_frame >= len(self.frames):
             raise ValueError(f"start_frame {self.start_frame} is outside the {len(self.frames)} frames")
+        return self
+
+    @model_validator(mode="after")
+    def _frames_differ(self) -> "Task":
+        seen: dict[str, int] = {}
+        for number, frame in enumerate(self.frames):
+            first = seen.setdefault(frame.image_id, number)
+            if first != number:
+                raise ValueError(
+                    f"image_id {frame.image_id!r} stands in the task twice, as frames {first} and {number}"
+                )
         return self
 
     @property
@@ -223,11 +239,14 @@ def _parse(path: Path, stream: BinaryIO) -> Iterator[Task]:
 
 def _parse_line(path: Path, line: int, raw: bytes) -> Task:
     try:
-        row = json.loads(raw.decode("utf-8-sig" if line == 1 else "utf-8"), parse_constant=_refuse_constant)
+        text = raw.decode("utf-8-sig" if line == 1 else "utf-8")
+        row = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=distinct_keys)
     except UnicodeDecodeError as error:
         raise TaskFileError(
             path, line, f"byte {error.start + 1} of the line is not UTF-8", "Save the file as UTF-8."
         ) from error
+    except DuplicateKey as error:
+        raise TaskFileError(path, line, str(error), "Correct the row or build it again.") from error
     except (ValueError, RecursionError) as error:
         if not raw.endswith(b"\n"):
             problem = "the last line is torn: the file was cut while it was written"
@@ -243,6 +262,20 @@ def _parse_line(path: Path, line: int, raw: bytes) -> Task:
         return Task.model_validate(row)
     except ValidationError as error:
         raise TaskFileError(path, line, _first_fault(error), "Correct the row or build it again.") from error
+
+
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An `object_pairs_hook` for `json.loads` under which no key of an object may stand twice.
+
+    Raises:
+        DuplicateKey: one does.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise DuplicateKey(f"the key {_short(repr(twice))} stands in one object twice")
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:

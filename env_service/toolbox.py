@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 _MARK = "__tool__"
+# Strict: true is not the number 1, and neither is "1". A whole number does for one with a fraction.
+_STRICT = ConfigDict(extra="forbid", strict=True)
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Example|Examples|Note):\s*$")
 _ARGUMENT = re.compile(r"^(\w+):\s*(.*)$")
 
@@ -188,7 +190,7 @@ def _spec(name: str, method: Callable[..., Any]) -> ToolSpec:
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         words = FieldInfo(default=default, description=argument_words[parameter.name])
         fields[parameter.name] = (hints[parameter.name], words)
-    model = create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    model = create_model(f"{name}_arguments", __config__=_STRICT, **fields)
     return ToolSpec(
         name=name,
         op=mark.op,

@@ -7,7 +7,10 @@ The rules, first match wins:
    is a missing image (under HTTP 400), 4 is the rate limit, -2 a query timeout (whatever `is_transient`
    says), 1 and 2 are passing faults, 100 alone is a request that is wrong and stays wrong.
 3. A refused picture link (403, 410) has expired; a tile refused with 403 was asked without a good token.
-4. Then the status: 401 token, 404 missing, 408 and 5xx passing, 429 rate limit.
+4. Then the status: 401 token, 408 and 5xx passing, 429 rate limit. 404 means "missing" for a picture and "no
+   coverage" for a tile; the graph says it by code 100 alone, so its 404 is a wrong address.
+5. Content comes with 200, and a tile without any with 204. Whatever else is no answer: a redirect, a web
+   page, a 202 with nothing in it. It is a fault of that request and never "nothing there".
 """
 
 import json
@@ -33,7 +36,13 @@ from resources.mapillary_errors import (
 Kind = Literal["graph", "tile", "picture"]
 Redact = Callable[[str], str]
 
-TOKEN_FIX = "Set MAPILLARY_ACCESS_TOKEN to a valid client token, then run `geo doctor`"
+CONTENT: dict[Kind, frozenset[int]] = {
+    "graph": frozenset({200}),
+    "tile": frozenset({200, 204}),
+    "picture": frozenset({200}),
+}
+"""Statuses under which an answer can be content; whether it is, its body decides."""
+
 TOKEN_CODES = frozenset({10, 102, 190, 200})
 RATE_CODES = frozenset({4, 17, 32, 613})
 PASSING_CODES = frozenset({-2, 1, 2})
@@ -67,19 +76,22 @@ def fault_in(answer: Answer, kind: Kind, what: str, redact: Redact) -> Mapillary
         redact: removes the token from whatever the service said.
     """
     error = _error_object(answer)
-    if answer.status < 400 and error is None and not (kind == "graph" and _says_dense(answer.body)):
+    came = answer.status in CONTENT[kind]
+    if came and error is None and not (kind == "graph" and _says_dense(answer.body)):
         return None
     said = redact(_message(answer, error))
     if _says_dense(answer.body):
-        return DenseBox(f"Mapillary refuses to look at all of {what} at once", "Ask for a smaller box")
+        return DenseBox(f"Mapillary refuses to look at all of {what} at once")
     if error is not None:
-        by_code = _by_code(error, answer, what, said)
+        by_code = _by_code(error, answer, kind, what, said)
         if by_code is not None:
             return by_code
     return _by_status(answer, kind, what, said)
 
 
-def _by_code(error: dict[str, Any], answer: Answer, what: str, said: str) -> MapillaryError | None:
+def _by_code(
+    error: dict[str, Any], answer: Answer, kind: Kind, what: str, said: str
+) -> MapillaryError | None:
     code, subcode = error.get("code"), error.get("error_subcode")
     if code in TOKEN_CODES:
         return _token_refused(what, said)
@@ -87,12 +99,18 @@ def _by_code(error: dict[str, Any], answer: Answer, what: str, said: str) -> Map
         return _rate_limited(answer, what, said)
     if code in PASSING_CODES or subcode == QUERY_TIMEOUT or error.get("is_transient") is True:
         return ServiceUnavailable(
-            f"Mapillary could not answer for {what} just now ({said})", retry_after_s=retry_after(answer)
+            f"Mapillary could not answer for {what} just now ({said})",
+            retry_after_s=retry_after(answer),
+            reason=f"HTTP {answer.status}, code {code}",
         )
-    if code == 100 and subcode == NO_SUCH_OBJECT:
+    if code == 100 and subcode == NO_SUCH_OBJECT and kind != "tile":
         return NotFound(f"Mapillary has no {what}, or withholds it")
     if code == 100:
-        return UnexpectedAnswer(f"Mapillary does not accept the request for {what} ({said})", transient=False)
+        return UnexpectedAnswer(
+            f"Mapillary does not accept the request for {what} ({said})",
+            transient=False,
+            reason="request not accepted",
+        )
     return None
 
 
@@ -104,26 +122,37 @@ def _by_status(answer: Answer, kind: Kind, what: str, said: str) -> MapillaryErr
         return ServiceUnavailable(
             f"Mapillary could not answer for {what} (HTTP {status}: {said})",
             retry_after_s=retry_after(answer),
+            reason=f"HTTP {status}",
         )
     if kind == "picture" and status in (401, 403, 410):
-        return LinkExpired(f"The link to {what} has expired ({said})", "Resolve the link again")
+        return LinkExpired(f"The link to {what} has expired ({said})")
+    if 300 <= status < 400:
+        return UnexpectedAnswer(
+            f"Mapillary's address answered HTTP {status}, a redirect, instead of {what}",
+            transient=False,
+            reason=f"HTTP {status}, a redirect",
+        )
     if answer.is_html:
-        return UnexpectedAnswer(f"A web page (HTTP {status}) came instead of {what} ({said})")
+        return UnexpectedAnswer(
+            f"A web page (HTTP {status}) came instead of {what} ({said})",
+            reason=f"a web page, HTTP {status}",
+        )
     if status in (401, 403):
         return _token_refused(what, said)
-    if status in (404, 410):
+    if status == 404 and kind != "graph":
         return NotFound(f"Mapillary has no {what} (HTTP {status})")
-    return UnexpectedAnswer(f"Mapillary answered HTTP {status} for {what} ({said})", transient=False)
+    return UnexpectedAnswer(
+        f"Mapillary answered HTTP {status} for {what} ({said})", transient=False, reason=f"HTTP {status}"
+    )
 
 
 def _token_refused(what: str, said: str) -> TokenRefused:
-    return TokenRefused(f"Mapillary refused the access token when asked for {what} ({said})", TOKEN_FIX)
+    return TokenRefused(f"Mapillary refused the access token when asked for {what} ({said})")
 
 
 def _rate_limited(answer: Answer, what: str, said: str) -> RateLimited:
     return RateLimited(
         f"Mapillary's request limit was reached when asked for {what} ({said})",
-        "Lower the requests per minute, or go on later",
         retry_after_s=retry_after(answer),
     )
 
@@ -221,12 +250,15 @@ def object_id(row: Mapping[str, Any], what: str) -> str:
 
 
 def tile_content(answer: Answer, what: str) -> bytes:
-    """Raw bytes of a tile, as they came; empty where there is no coverage (204, or an empty body).
+    """Raw bytes of a tile, as they came; empty where there is no coverage: 204, or a tile without layers.
 
     Raises:
-        UnexpectedAnswer: the body is something else.
+        UnexpectedAnswer: the body is something else, or an empty one is called a text.
     """
     body = answer.body
+    stated = answer.headers.get("content-type", "").lower()
+    if not body and answer.status != 204 and any(word in stated for word in ("text", "json", "html", "xml")):
+        raise UnexpectedAnswer(f"An empty text came instead of {what} (HTTP {answer.status})")
     # A tile begins with its first layer (field 3, length-delimited), or is gzip.
     if body and (answer.is_html or not body.startswith((b"\x1a", b"\x1f\x8b"))):
         raise UnexpectedAnswer(f"Something else came instead of {what} ({len(body)} bytes)")

@@ -12,7 +12,7 @@ from typing import TypeVar
 import tenacity
 from requests.auth import AuthBase
 
-from resources._mapillary_answers import TOKEN_FIX, Answer, Kind, fault_in
+from resources._mapillary_answers import Answer, Kind, fault_in
 from resources._mapillary_transport import HeaderToken, NoToken, QueryToken, RequestLimiter, Secret, Transport
 from resources.mapillary_errors import MapillaryError, RateLimited, TokenRefused
 
@@ -82,7 +82,7 @@ class Asker:
         if kind == "picture":
             return NoToken()
         if not self._token:
-            raise TokenRefused(f"There is no Mapillary access token to ask for {what}", TOKEN_FIX)
+            raise TokenRefused(f"There is no Mapillary access token to ask for {what}")
         return HeaderToken(self._token) if kind == "graph" else QueryToken(self._token)
 
     def _worth_retrying(self, error: BaseException) -> bool:

@@ -159,7 +159,12 @@ class Transport:
         except (requests.RequestException, OSError) as fault:
             problem = f"no connection, {type(fault).__name__}"
         # Raised out here so that no exception of `requests`, with its address, hangs on as context.
-        raise ServiceUnavailable(f"Mapillary could not be asked for {what} ({problem})", transient=transient)
+        raise ServiceUnavailable(
+            f"Mapillary could not be asked for {what} ({problem})",
+            "" if transient else "Check MAPILLARY_GRAPH_URL and MAPILLARY_TILES_URL, then run `geo doctor`",
+            transient=transient,
+            reason=problem,
+        )
 
     def _get(self, url: str, params: dict[str, str], auth: AuthBase, what: str, max_bytes: int) -> Answer:
         deadline = time.monotonic() + self._total_timeout_s

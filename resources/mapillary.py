@@ -182,12 +182,18 @@ class MapillaryClient:
         Raises:
             TokenRefused, RateLimited, ServiceUnavailable, UnexpectedAnswer: see `mapillary_errors`.
         """
-        what = f"the frames of sequence {sequence_id}"
+
+        def read(answer: Answer, what: str) -> list[str]:
+            ids = [str(row["id"]) for row in listed(answer, what)]
+            if not all(map(_possible, ids)):
+                raise UnexpectedAnswer(f"Ids that no image can have came instead of {what}")
+            return ids
+
+        query = {"sequence_id": sequence_id}
         try:
-            rows = self._graph("/image_ids", {"sequence_id": sequence_id}, what, listed)
+            return self._graph("/image_ids", query, f"the frames of sequence {sequence_id}", read)
         except NotFound:
             return []
-        return [str(row["id"]) for row in rows]
 
     def image(self, image_id: str, fields: Sequence[str] = FRAME_FIELDS) -> Entity:
         """One image's fields; what the service does not have is missing from the dictionary.
@@ -266,15 +272,19 @@ class MapillaryClient:
                 found.update((str(row["id"]), row) for row in rows)
         return list(found.values())[:limit]
 
-    def download(self, url: str) -> bytes:
+    def download(self, url: str, what: str = "") -> bytes:
         """Bytes of a JPEG behind a signed link; the token is not sent.
+
+        Args:
+            url: the link.
+            what: the picture as it reads in a sentence; by default the file name in the link.
 
         Raises:
             LinkExpired: the link is over; resolve it again.
             NotFound, RateLimited, ServiceUnavailable, UnexpectedAnswer: see `mapillary_errors`.
         """
         # The query of a link is its signature: errors name the rest.
-        what = f"picture {urlsplit(url).path.rsplit('/', 1)[-1] or 'without a name'}"
+        what = what or f"picture {urlsplit(url).path.rsplit('/', 1)[-1] or 'without a name'}"
         return self._asker.ask("picture", url, {}, what, picture_content)
 
     def picture(self, image_id: str, *, original: bool = False) -> bytes:
@@ -285,11 +295,12 @@ class MapillaryClient:
             LinkExpired: the second link was refused as well.
             TokenRefused, RateLimited, ServiceUnavailable, UnexpectedAnswer: see `mapillary_errors`.
         """
+        what = f"the {'original' if original else '2048 px'} picture of image {image_id}"
         try:
-            return self.download(self.picture_url(image_id, original=original))
+            return self.download(self.picture_url(image_id, original=original), what)
         except LinkExpired:
             self._asker.count("links resolved again")
-        return self.download(self.picture_url(image_id, original=original))
+        return self.download(self.picture_url(image_id, original=original), what)
 
     def picture_url(self, image_id: str, *, original: bool = False) -> str:
         """A fresh signed link; it expires, so it is for use at once and not for storing.

@@ -1,6 +1,7 @@
 """Serve the environment: `python -m env_service.server --tasks eval.jsonl --panos store/ --port 8000`.
 
-Exit codes: 0 after an ordered stop, 1 if it cannot start (one sentence says why), 2 for wrong usage.
+Exit codes: 0 after an ordered stop, 1 if it cannot start, 2 for wrong usage. In both cases one line on
+standard error, which begins with "error: ", says why.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from env_service.canonical import atomic_write
 from env_service.errors import GeoError
@@ -34,7 +35,8 @@ _FLAGS: dict[str, tuple[str, type, str]] = {
     "assign": (
         "GEO_ENV_ASSIGN",
         str,
-        "task of a new MCP session: sequential, random or fixed:N [sequential]",
+        "task of a new MCP session: sequential, random or fixed:N [sequential]; an unfinished episode whose "
+        "client has left comes first",
     ),
     "curve": ("GEO_ENV_CURVE", str, "formula of the reward: game or board-v1 [game]"),
     "credit": ("GEO_ENV_CREDIT", str, "none, partial or country_only [none]"),
@@ -58,17 +60,30 @@ def main(argv: Sequence[str] | None = None, environment: Any = None) -> int:
         argv: arguments; the command line's by default.
         environment: a subclass of `GeoGuessrEnvironment` to serve instead of it.
     """
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
     try:
         asyncio.run(_serve(arguments, environment))
+    except _WrongUsage as error:
+        parser.error(str(error))
     except GeoError as error:
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
+class _WrongUsage(GeoError):
+    """The command line itself is wrong, whatever the files hold."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, like every other fault at start."""
+        self.exit(2, f"error: {message.rstrip('.')}. See python -m env_service.server --help.\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m env_service.server", description=__doc__)
+    parser = _Parser(prog="python -m env_service.server", description=__doc__)
     parser.add_argument(
         "--config", default=os.environ.get("GEO_ENV_CONFIG"), help="configuration file (JSON)"
     )
@@ -99,32 +114,39 @@ def _parser() -> argparse.ArgumentParser:
 
 def _values(arguments: argparse.Namespace) -> dict[str, Any]:
     """The configuration's keys: the file's, overridden by variables, overridden by flags."""
-    from env_service.server.config import ConfigError, read_config
+    from env_service.server.config import check_flags, read_config
 
     values: dict[str, Any] = read_config(arguments.config) if arguments.config else {}
     if bool(arguments.tasks) != bool(arguments.panos):
-        raise ConfigError("--tasks and --panos belong together", "Give both.")
+        raise _WrongUsage("--tasks and --panos belong together", "Give both.")
     if arguments.tasks:
         split = {"tasks": arguments.tasks, "panos": arguments.panos}
         if arguments.imagery:
             split["imagery"] = arguments.imagery
         values["splits"] = {**values.get("splits", {}), arguments.split: split}
     if not values.get("splits"):
-        raise ConfigError("there is nothing to serve", "Give --tasks and --panos, or --config with splits.")
+        raise _WrongUsage("there is nothing to serve", "Give --tasks and --panos, or --config with splits.")
+    flags = {key: given for flag in _FLAGS if (given := getattr(arguments, key := _key(flag))) is not None}
+    if wrong := check_flags(flags):
+        raise _WrongUsage(wrong)
     for flag, (variable, _, _) in _FLAGS.items():
-        key = flag.replace("-", "_")
-        given = getattr(arguments, key)
-        if given is None and os.environ.get(variable):
-            given = os.environ[variable]
-        if given is not None:
-            values[key] = given
+        key = _key(flag)
+        if key in flags:
+            values[key] = flags[key]
+        elif os.environ.get(variable):
+            values[key] = os.environ[variable]
     if arguments.origin:
         values["origins"] = [*values.get("origins", ()), *arguments.origin]
     return values
 
 
+def _key(flag: str) -> str:
+    return flag.replace("-", "_")
+
+
 async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
-    # Binding comes first: a port that is taken is told before anything is loaded.
+    # Binding comes before loading: a port that is taken is told at once.
+    values = _values(arguments)
     listener = _bind(arguments.host, arguments.port)
     import uvicorn
 
@@ -133,7 +155,7 @@ async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
     from env_service.server.config import make_config
     from env_service.server.lifecycle import UVICORN
 
-    config = make_config(_values(arguments))
+    config = make_config(values)
     app = create_app(config, environment=environment or GeoGuessrEnvironment)
     server = uvicorn.Server(uvicorn.Config(app, **UVICORN))
     if arguments.exit_with_parent:
@@ -145,9 +167,14 @@ async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
-    if server.started:
-        _announce(arguments, listener)
-    await serving
+    try:
+        if server.started:
+            _announce(arguments, listener)
+    except GeoError:
+        server.should_exit = True
+        raise
+    finally:
+        await serving
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -176,7 +203,12 @@ def _announce(arguments: argparse.Namespace, listener: socket.socket) -> None:
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     if arguments.ready_file:
         ready = {"port": port, "url": url, "pid": os.getpid()}
-        atomic_write(Path(arguments.ready_file), json.dumps(ready).encode())
+        try:
+            atomic_write(Path(arguments.ready_file), json.dumps(ready).encode())
+        except OSError as error:
+            raise GeoError(
+                f"the file {arguments.ready_file} cannot be written ({error.strerror})", "Check --ready-file."
+            ) from error
     print(f"serving on {url}", file=sys.stderr, flush=True)
 
 

@@ -69,10 +69,7 @@ def create_app(
         metrics=metrics,
     )
     _add_gauges(metrics, sessions, world)
-    try:
-        mcp_app, gate = build_mcp(sessions, environment, world, config.assign)
-    except ValueError as error:
-        raise GeoError(f"the rule of --assign cannot be used: {error}", "Choose one of those.") from error
+    mcp_app, gate = build_mcp(sessions, environment, world, config.assign)
     app = FastAPI(
         title=NAME,
         description=DESCRIPTION,
@@ -163,6 +160,10 @@ def _add_gauges(metrics: Metrics, sessions: Sessions, game: Game) -> None:
         "geo_sessions": ("Sessions that hold a slot.", lambda: len(sessions.live)),
         "geo_sessions_max": ("Slots.", lambda: sessions.cap),
         "geo_sessions_parked": ("Sessions that wait without a slot.", lambda: len(sessions.parked)),
+        "geo_episodes_left": (
+            "Unfinished MCP episodes that wait for a newcomer.",
+            lambda: len(sessions.left),
+        ),
         "geo_cache_hits_total": ("Panoramas found decoded.", lambda: game.cache.hits if game.cache else 0),
         "geo_cache_misses_total": ("Panoramas decoded.", lambda: game.cache.misses if game.cache else 0),
         "geo_cache_bytes": (

@@ -1,10 +1,12 @@
 """What an operator sets, from a JSON file, flags or variables, and the game loaded from it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from env_service import __version__
 from env_service.errors import GeoError
@@ -14,11 +16,19 @@ from env_service.imagery import ImageryBackend, MapillaryBackend, PerspectiveBac
 from env_service.models import Mode
 from env_service.scoring import BOARD_V1, GAME, Curve
 from env_service.store import PanoramaStore
-from env_service.tasks import read_tasks
+from env_service.tasks import DuplicateKey, distinct_keys, read_tasks
 from env_service.views import PanoramaCache
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 CURVES = {curve.name: curve for curve in (GAME, BOARD_V1)}
+
+
+def _known_rule(rule: str) -> str:
+    if not re.fullmatch(r"sequential|random|fixed:[0-9]{1,9}", rule):
+        raise PydanticCustomError(
+            "rule", "it is one of sequential, random, fixed:N with a task's number for N"
+        )
+    return rule
 
 
 class ConfigError(GeoError):
@@ -71,7 +81,7 @@ class ServerConfig(BaseModel):
     step_timeout_s: Seconds = 30.0
     park_after_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
     drain_s: Seconds = 20.0
-    assign: str = "sequential"
+    assign: Annotated[str, AfterValidator(_known_rule)] = "sequential"
     origins: tuple[str, ...] = ()
     cache_mb: Annotated[int, Field(ge=16)] = 512
 
@@ -84,11 +94,13 @@ def read_config(path: Path | str) -> dict[str, Any]:
     """
     file = Path(path)
     try:
-        values = json.loads(file.read_text("utf-8"))
+        values = json.loads(file.read_text("utf-8"), object_pairs_hook=distinct_keys)
     except OSError as error:
         raise ConfigError(
             f"the configuration {file} cannot be read ({error.strerror})", "Check --config."
         ) from error
+    except DuplicateKey as error:
+        raise ConfigError(f"the configuration {file} is ambiguous: {error}", "Correct the file.") from error
     except ValueError as error:
         raise ConfigError(f"the configuration {file} is not JSON ({error})", "Correct the file.") from error
     if not isinstance(values, dict):
@@ -109,9 +121,26 @@ def make_config(values: dict[str, Any]) -> ServerConfig:
         fault = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in fault["loc"])
         raise ConfigError(
-            f"the configuration is wrong at {where}: {fault['msg'].lower()}",
+            f"the configuration is wrong at {where}: {_lowered(fault['msg'])}",
             "See --help for what may be set.",
         ) from error
+
+
+def check_flags(flags: dict[str, Any]) -> str | None:
+    """What is wrong with values given on a command line, or None. What needs the task file is not looked at.
+
+    Args:
+        flags: some of the keys of `ServerConfig`.
+    """
+    nothing_yet = {"splits": {"eval": {"tasks": "", "panos": ""}}}
+    try:
+        ServerConfig.model_validate({**nothing_yet, **flags})
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False)[0]
+        return f"argument --{str(fault['loc'][0]).replace('_', '-')}: {_lowered(fault['msg'])}"
+    if flags.get("curve", "game") not in CURVES:
+        return f"argument --curve: it is one of {', '.join(CURVES)}"
+    return None
 
 
 def load_game(config: ServerConfig) -> Game:
@@ -132,6 +161,10 @@ def load_game(config: ServerConfig) -> Game:
         environment_version=config.environment_version,
     )
     return Game(splits, geography(), rules, cache)
+
+
+def _lowered(message: str) -> str:
+    return f"{message[:1].lower()}{message[1:]}"
 
 
 def _split(config: SplitConfig, cache: PanoramaCache) -> Split:

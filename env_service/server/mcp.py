@@ -2,7 +2,22 @@
 
 FastMCP speaks the protocol, statelessly; `Gate`, in front of it, owns the sessions. A session opens on
 `initialize` with one task by the operator's rule, is found again by its `mcp-session-id` (also by a new
-`initialize` that carries it), and has no way to ask for another task.
+`initialize` that carries it), and has no way to ask for another task. After the guess it is over.
+
+Which task a new session gets:
+
+- A task is dealt once its `initialize` is accepted; a malformed one, or one turned away, uses up none.
+- HTTP cannot tell clients apart, so a client that comes without an id is a newcomer. To a newcomer goes first
+  an episode that somebody left unfinished (ended its session by DELETE, or let the idle limit pass): the same
+  task with camera, pins, cost and turns as they stand. Dropping an episode thus gains neither a look at the
+  next opening nor fresh turns, and a client that has lost its id finds its own episode. Until a newcomer has
+  it, the one that left may come back to it under its id; afterwards that id is gone.
+- A session that merely lost its slot keeps its episode. Unfinished ones wait in no greater number than there
+  are slots; then newcomers are turned away until one of them ends. So of all tasks at most twice as many as
+  there are slots are ever open at once.
+- Otherwise the rule deals: `sequential` the next task, after the last one the first again; `random` any;
+  `fixed:N` task N to every session. The rule is per session, so a finished task is played from the start by
+  whoever is dealt it next. An operator who wants each task played once serves `sequential` and counts.
 """
 
 import base64
@@ -20,6 +35,7 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from env_service.errors import GeoError
 from env_service.game import MODE_OFFERS, Game
 from env_service.observing import prompt
 from env_service.play import EpisodeEnvironment
@@ -42,7 +58,7 @@ def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
     """Which task each new MCP session gets, without end: "sequential", "random" or "fixed:N".
 
     Raises:
-        ValueError: no such rule, or N is no task of the first split.
+        GeoError: no such rule, or N is no task of the first split.
     """
     split = game.default_split
     count = len(game.tasks(split))
@@ -53,7 +69,10 @@ def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
         return ({"split": split, "index": chance.randrange(count)} for _ in _count())
     name, _, number = rule.partition(":")
     if name != "fixed" or not number.isdecimal() or int(number) >= count:
-        raise ValueError(f"{rule!r} is none of sequential, random, fixed:0 … fixed:{count - 1}")
+        raise GeoError(
+            f"the rule {rule!r} of --assign cannot be used",
+            f"Choose sequential, random, or fixed:0 to fixed:{count - 1}.",
+        )
     return ({"split": split, "index": int(number)} for _ in _count())
 
 
@@ -63,9 +82,10 @@ def build_mcp(
     """The FastMCP application (run its lifespan) and the gate to serve in its place."""
     specs = [spec for spec in environment.specs() if spec.needs <= MODE_OFFERS[game.rules.mode]]
     words = f"{prompt(listed(specs))} The opening picture is the resource {OPENING_URI}."
+    words += f" An episode has {game.rules.max_turns} turns; every answer says how many are left."
     server: FastMCP[Any] = FastMCP(
         "geoguesser_env",
-        instructions=f"{words} You have {game.rules.max_turns} turns.",
+        instructions=words,
         version=game.rules.environment_version,
         middleware=[_Play(sessions)],
     )
@@ -146,12 +166,7 @@ class Gate:
                 await _reply(send, status, code, f"{refusal.code}: {refusal}")
 
     async def _leave(self, session_id: str, send: Send) -> None:
-        session = self.sessions.find(session_id, "mcp")
-        # An unfinished episode waits: a client that comes back finds it, and not a new task.
-        if session.environment.state.done:
-            await self.sessions.close(session)
-        else:
-            await self.sessions.park(session)
+        await self.sessions.leave(self.sessions.find(session_id, "mcp"))
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
@@ -172,7 +187,7 @@ class Gate:
             session = self.sessions.find(session_id, "mcp")
         elif opening:
             try:
-                session = await self._open()
+                session = self.sessions.open_mcp()
             except Refused as refusal:
                 self.sessions.metrics.errors[refusal.code] += 1
                 await _reply(send, 200, REFUSED, f"{refusal.code}: {refusal}", message.get("id"))
@@ -185,34 +200,42 @@ class Gate:
             return
         scope[SESSION_KEY] = session
         if opening:
-            await self._initialize(session, bool(session_id), scope, _replay(body, receive), send)
+            known, rpc_id = bool(session_id), message.get("id")
+            await self._initialize(session, known, rpc_id, scope, _replay(body, receive), send)
         else:
             await self.app(scope, _replay(body, receive), send)
 
-    async def _open(self) -> Session:
-        session = self.sessions.open("mcp")
-        try:
+    async def _deal(self, session: Session) -> None:
+        """Give a new session something to play.
+
+        Raises:
+            Refused: the task that was its turn cannot be shown; the next session gets the next one.
+        """
+        if not self.sessions.take_over(session):
             await self.sessions.reset(session, next(self.tasks))
-        except BaseException:
-            await self.sessions.close(session)
-            raise
-        return session
 
     async def _initialize(
-        self, session: Session, known: bool, scope: Scope, receive: Receive, send: Send
+        self, session: Session, known: bool, rpc_id: Any, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Let FastMCP answer, and name the session if it said yes: a malformed request gets 200 too."""
+        """Let FastMCP answer; if it said yes, deal and name the session. A malformed request gets 200 too."""
         answer: list[Message] = []
 
         async def keep(message: Message) -> None:
             answer.append(message)
 
+        dealt = known
         try:
             await self.app(scope, receive, keep)
+            agreed = _agreed(b"".join(part.get("body", b"") for part in answer))
+            if agreed and not known:
+                await self._deal(session)
+                dealt = True
+        except Refused as refusal:
+            self.sessions.metrics.errors[refusal.code] += 1
+            await _reply(send, 200, REFUSED, f"{refusal.code}: {refusal}", rpc_id)
+            return
         finally:
-            body = b"".join(part.get("body", b"") for part in answer)
-            agreed = _agreed(body)
-            if not agreed and not known:
+            if not dealt:
                 await self.sessions.close(session)
         for part in answer:
             if part["type"] == "http.response.start" and agreed:

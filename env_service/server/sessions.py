@@ -4,6 +4,10 @@ A session owns a thread, so a call that stalls holds up nobody else, and one tha
 is abandoned with its session. WebSocket sessions live as long as their socket. MCP and HTTP sessions have no
 socket to watch: when the cap is reached, the one unused for longest gives its slot away and is *parked*; its
 episode waits under its id until the client comes back or the idle limit passes.
+
+An MCP client has no reset, and dropping an episode must not be one. So an unfinished episode whose client has
+left (it ended its session, or let the idle limit pass) is kept as it stands, turns spent and all, and
+`take_over` gives it to the next newcomer before any new task.
 """
 
 import asyncio
@@ -17,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from env_service.errors import GeoError
-from env_service.game import Refusal, check_reset_fields
+from env_service.game import EpisodeOver, Refusal, check_reset_fields
 from env_service.models import GeoObservation, GeoState
 from env_service.play import EpisodeEnvironment
 from env_service.server.metrics import Metrics
@@ -126,6 +130,8 @@ class Sessions:
         self.metrics = metrics
         self.live: dict[str, Session] = {}
         self.parked: dict[str, Session] = {}
+        # Unfinished episodes without a client, longest left first. Some are parked too: theirs may come back.
+        self.left: dict[str, Session] = {}
         self.draining = False
         self._busy = 0
 
@@ -141,6 +147,30 @@ class Sessions:
         self.metrics.opened[transport] += 1
         return session
 
+    def open_mcp(self) -> Session:
+        """Take a slot for a newcomer over MCP; what it plays is for the caller to settle.
+
+        At most `cap` unfinished MCP episodes wait without a slot for clients that have not left. More would
+        let one client see opening after opening by never ending a session.
+
+        Raises:
+            Refused: CAPACITY_REACHED or SHUTTING_DOWN.
+        """
+        waiting = sum(_unfinished(session) for session in self.parked.values())
+        if not self.left and waiting >= self.cap <= len(self.live):
+            raise self._full()
+        return self.open("mcp")
+
+    def take_over(self, session: Session) -> bool:
+        """Give a fresh session the episode that was left first, if there is one. Its old session ends."""
+        if not self.left:
+            return False
+        old = self.left.pop(next(iter(self.left)))
+        old.closed = True
+        self.parked.pop(old.id, None)
+        session.environment, session.opening = old.environment, old.opening
+        return True
+
     def find(self, session_id: str, transport: Transport) -> Session:
         """The session with this id, back in a slot if it was parked.
 
@@ -151,6 +181,7 @@ class Sessions:
         if session is None and session_id in self.parked:
             self._admit()
             session = self.parked.pop(session_id)
+            self.left.pop(session_id, None)
             session.thread = _Thread(f"session-{session.id[:8]}")
             self.live[session.id] = session
         if session is None or session.transport != transport:
@@ -221,14 +252,25 @@ class Sessions:
                 return
             self._park_now(session)
 
+    async def leave(self, session: Session) -> None:
+        """The client says that it is done. An unfinished MCP episode waits for it, or for a newcomer."""
+        if not _unfinished(session):
+            await self.close(session)
+            return
+        await self.park(session)
+        if session.id in self.parked:
+            self._keep_unfinished(session)
+
     async def reap_forever(self) -> None:
         """End sessions unused for longer than `idle_s`. WebSocket loops keep their own time."""
         while True:
             await asyncio.sleep(max(0.1, min(5.0, self.idle_s / 5)))
             limit = time.monotonic() - self.idle_s
             for session in [*self.live.values(), *self.parked.values()]:
-                if session.transport != "ws" and session.last_used < limit and not session.lock.locked():
+                unused = session.transport != "ws" and session.last_used < limit
+                if unused and not session.closed and not session.lock.locked():
                     await self.close(session)
+                    self._keep_unfinished(session)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -290,7 +332,10 @@ class Sessions:
         the other end of MCP, may not: a frame's name leads to the place.
         """
         if isinstance(error, Refusal):
-            return Refused(error.code, str(error))
+            # Nobody resets over MCP.
+            ends = session.transport == "mcp" and isinstance(error, EpisodeOver)
+            words = f"{error.problem}. This session is over too; there is nothing more to do in it."
+            return Refused(error.code, words if ends else str(error))
         log.error("session %s: %s", session.id, error)
         named = resetting and session.transport != "mcp"
         return Refused(_code(error), str(error) if named else "the environment could not show a picture")
@@ -307,14 +352,21 @@ class Sessions:
             if session.transport != "ws" and session.last_used < limit and not session.lock.locked()
         ]
         if not unused:
-            self.metrics.refused += 1
-            raise Refused(
-                "CAPACITY_REACHED",
-                f"all {self.cap} sessions are in use; try again later",
-                active_sessions=len(self.live),
-                max_sessions=self.cap,
-            )
+            raise self._full()
         self._park_now(min(unused, key=lambda session: session.last_used))
+
+    def _full(self) -> Refused:
+        self.metrics.refused += 1
+        return Refused(
+            "CAPACITY_REACHED",
+            f"all {self.cap} sessions are in use; try again later",
+            active_sessions=len(self.live),
+            max_sessions=self.cap,
+        )
+
+    def _keep_unfinished(self, session: Session) -> None:
+        if _unfinished(session):
+            self.left[session.id] = session
 
     def _park_now(self, session: Session) -> None:
         self.live.pop(session.id, None)
@@ -323,7 +375,9 @@ class Sessions:
             session.thread = None
         self.parked[session.id] = session
         while len(self.parked) > MAX_PARKED:
-            self.parked.pop(next(iter(self.parked))).closed = True
+            evicted = self.parked.pop(next(iter(self.parked)))
+            evicted.closed = True
+            self._keep_unfinished(evicted)
 
     def _forget(self, session: Session) -> None:
         self.live.pop(session.id, None)
@@ -331,6 +385,14 @@ class Sessions:
         if session.thread is not None:
             session.thread.stop()
             session.thread = None
+
+
+def _unfinished(session: Session) -> bool:
+    """Whether this is an MCP session with an episode that is not over."""
+    if session.transport != "mcp":
+        return False
+    state = session.environment.state
+    return state.task_index is not None and not state.done
 
 
 def _code(error: GeoError) -> str:

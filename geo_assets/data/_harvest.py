@@ -7,12 +7,14 @@ requests, a refused token) decides nothing: it ends the run, and the next one as
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from env_service.geography import Country, geography
 from geo_assets.config.settings import PoolSpec
 from geo_assets.data._selection import Candidate, Outcome
 from geo_assets.data._windows import Window, greedy, middle_of, planned
+from geo_assets.lineage.versions import content_version
 from resources.mapillary import MapillaryClient
 from resources.mapillary_frames import Dropped, UsableFrame, usable_frame
 
@@ -25,7 +27,38 @@ NO_FRAMES = "the sequence lists no images"
 LICENCE = "CC-BY-SA-4.0"
 
 
-def harvest(client: MapillaryClient, candidate: Candidate, spec: PoolSpec) -> Outcome:
+@dataclass(frozen=True)
+class HarvestSpec:
+    """The part of the pool's spec that decides what comes of one candidate; see `PoolSpec` for the meanings.
+
+    Seed, target and caps decide which candidates are asked, and are not in here: changing them must not cost
+    an answer that is already there.
+    """
+
+    window_frames: int
+    windows_per_sequence: int | None
+    min_frames: int
+    nearest_country_km: float
+
+    @classmethod
+    def of(cls, spec: PoolSpec) -> "HarvestSpec":
+        """What the pool's spec says of single candidates."""
+        return cls(spec.window_frames, spec.windows_per_sequence, spec.min_frames, spec.nearest_country_km)
+
+
+def asked_as(candidate: Candidate) -> str:
+    """Everything of a candidate that its outcome depends on, as one short hash."""
+    return content_version(
+        [
+            candidate.sequence_id,
+            candidate.anchor_image_id,
+            candidate.creator_id,
+            candidate.quality_score,
+        ]
+    )[:16]
+
+
+def harvest(client: MapillaryClient, candidate: Candidate, spec: HarvestSpec) -> Outcome:
     """Ask for a candidate's frames and make its tasks.
 
     Raises:
@@ -33,7 +66,7 @@ def harvest(client: MapillaryClient, candidate: Candidate, spec: PoolSpec) -> Ou
     """
     ids = list(dict.fromkeys(client.image_ids(candidate.sequence_id)))
     if not ids:
-        return Outcome(candidate.sequence_id, dropped=NO_FRAMES)
+        return Outcome(candidate.sequence_id, dropped=NO_FRAMES, asked_as=asked_as(candidate))
     places = {image_id: place for place, image_id in enumerate(ids)}
     if spec.windows_per_sequence is None:
         wanted: list[Window] = [range(len(ids))]
@@ -48,7 +81,7 @@ def harvest(client: MapillaryClient, candidate: Candidate, spec: PoolSpec) -> Ou
 
 def outcome_of(
     candidate: Candidate,
-    spec: PoolSpec,
+    spec: HarvestSpec,
     ids: Sequence[str],
     verdicts: Mapping[str, UsableFrame | str],
     windows: Sequence[Window],
@@ -82,10 +115,13 @@ def outcome_of(
         dropped="" if rows else why,
         frames=dict(sorted(Counter(fate.values()).items())),
         camera_types=dict(sorted(Counter(frame.camera_type or "not stated" for frame in kept).items())),
+        asked_as=asked_as(candidate),
     )
 
 
-def task_row_of(candidate: Candidate, spec: PoolSpec, frames: Sequence[UsableFrame]) -> dict[str, Any] | None:
+def task_row_of(
+    candidate: Candidate, spec: HarvestSpec, frames: Sequence[UsableFrame]
+) -> dict[str, Any] | None:
     """The task of one window, without index and id; None where no country is near its start frame."""
     start = frames[middle_of(frames)]
     found = country_near(start.lat, start.lon, spec.nearest_country_km)

@@ -69,6 +69,26 @@ class Positions:
         )
 
 
+def read_positions(path: Path) -> Positions:
+    """Positions and facts of the tasks in a file that a stage of ours wrote.
+
+    Raises:
+        GeoError: a line is no task row.
+    """
+    number = 0
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal number
+        for row in rows_in(path):
+            number += 1
+            yield row
+
+    try:
+        return positions_of(counted())
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _no_row(path, number) from None
+
+
 def positions_of(rows: Iterable[Mapping[str, Any]]) -> Positions:
     """Collect positions and facts from task rows, which may be a stream."""
     tasks: list[TaskFacts] = []
@@ -106,8 +126,12 @@ def rows_in(path: Path) -> Iterator[dict[str, Any]]:
             except ValueError:
                 row = None
             if not isinstance(row, dict):
-                raise GeoError(f"{path}:{number} is no task row", f"Build {path.parent.name} again")
+                raise _no_row(path, number)
             yield row
+
+
+def _no_row(path: Path, number: int) -> GeoError:
+    return GeoError(f"{path}:{number} is no task row", f"Run: geo build --only {path.parent.name}")
 
 
 class _Grown:

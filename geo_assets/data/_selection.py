@@ -51,6 +51,7 @@ class Outcome:
         dropped: why no task came of it; "" when one did.
         frames: frames of the sequence by fate ("kept", or the reason they were left out).
         camera_types: usable frames by the camera type they state.
+        asked_as: hash of what the candidate stated when it was asked for.
     """
 
     sequence_id: str
@@ -58,6 +59,7 @@ class Outcome:
     dropped: str = ""
     frames: Mapping[str, int] = field(default_factory=dict)
     camera_types: Mapping[str, int] = field(default_factory=dict)
+    asked_as: str = ""
 
 
 def draw(seed: int, sequence_id: str) -> float:

@@ -96,11 +96,33 @@ def read_candidates(folder: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(folder / FILE)
-    except (OSError, pa.ArrowException):
+        rows = pq.read_table(folder / FILE)
+        if not rows.schema.equals(_schema()):
+            raise ValueError("other columns")
+        return rows
+    except (OSError, ValueError, pa.ArrowException):
         raise GeoError(
             f"{folder / FILE} cannot be read",
             "Run: dagster asset materialize --select candidate_sequences",
+        ) from None
+
+
+def read_accounting(folder: Path) -> dict[str, dict[str, int]]:
+    """What the tiles list, beside the candidates: `sequences` and `images` by kind.
+
+    Raises:
+        GeoError: the file is gone or says something else.
+    """
+    path = folder / ACCOUNTING
+    try:
+        body = json.loads(path.read_text())
+        return {
+            name: {str(kind): int(count) for kind, count in body[name].items()}
+            for name in ("sequences", "images")
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise GeoError(
+            f"{path} cannot be read", "Run: dagster asset materialize --select candidate_sequences"
         ) from None
 
 
@@ -127,7 +149,7 @@ def _tile_bytes(folder: Path, tile: str, digest: str) -> bytes:
     if data is None or sha256_hex(data) != digest:
         raise GeoError(
             f"Tile {tile}: {path} is {'gone' if data is None else 'not what was stored'}",
-            "Remove it if it is there and run: dagster asset materialize --select coverage_tiles+",
+            "Run: dagster asset materialize --select coverage_tiles+",
         )
     return data
 

@@ -12,9 +12,11 @@ rerun asks only for tiles that are missing or older than `max_age_days`; a kille
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -27,8 +29,15 @@ from geo_assets.data._source import open_mapillary, source_identity, source_vers
 from geo_assets.data._tables import table
 from geo_assets.data._tile_log import TileLog
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
+from geo_assets.lineage.single_writer import single_writer
 from geo_assets.lineage.versions import manifest_version
-from resources.mapillary import MapillaryClient, RateLimited, ServiceUnavailable, UnexpectedAnswer
+from resources.mapillary import (
+    MapillaryClient,
+    MapillaryError,
+    RateLimited,
+    ServiceUnavailable,
+    UnexpectedAnswer,
+)
 from resources.vector_tiles import TileId, tile_bounds, tiles_covering
 
 DAY_S = 86400.0
@@ -53,16 +62,23 @@ def coverage_tiles(run: StageRun) -> Made:
     spec = run.specs.tiles
     folder = run.folder().file("index.json").parent
     wanted = land_tiles(spec)
+    with single_writer(folder / ".writer.lock", "coverage_tiles"):
+        return _refreshed(run, folder, wanted)
+
+
+def _refreshed(run: StageRun, folder: Path, wanted: list[TileId]) -> Made:
+    spec = run.specs.tiles
     log = TileLog(folder, source_version(run.stage))
     asked = [tile for tile in wanted if not log.fresh(str(tile), spec.max_age_days * DAY_S)]
     run.say(f"{len(wanted):,} tiles touch land, {len(asked):,} of them to be asked for")
-    failed = fetch(run, log, asked) if asked else {}
+    failed, why = fetch(run, log, asked) if asked else ({}, "")
     share = len(failed) / len(wanted) if wanted else 0.0
     index = log.publish([str(tile) for tile in wanted], failed)
     if share > spec.max_failed_share:
         raise CoverageIncomplete(
             f"coverage_tiles: {len(failed):,} of {len(wanted):,} tiles did not come ({share:.1%}, at most "
-            f"{spec.max_failed_share:.1%} may be missing): {_listed(failed)}",
+            f"{spec.max_failed_share:.1%} may be missing), mostly for this reason: {why}. They are "
+            f"{_listed(failed)}",
             "What came is kept; run the same command again to ask for the rest",
         )
     sizes = {tile: int(entry["bytes"]) for tile, entry in index.items()}
@@ -90,9 +106,14 @@ def land_tiles(spec: TilesSpec) -> list[TileId]:
     return [tile for tile in sorted(boxes) if geography().land_intersects_bbox(*tile_bounds(*tile))]
 
 
-def fetch(run: StageRun, log: TileLog, tiles: Sequence[TileId]) -> dict[str, str]:
-    """Ask for tiles several at once and store each as it comes; returns those that did not, and why."""
+def fetch(run: StageRun, log: TileLog, tiles: Sequence[TileId]) -> tuple[dict[str, str], str]:
+    """Ask for tiles several at once and store each as it comes.
+
+    Returns:
+        Those that did not come, each with what was said of it, and the commonest reason ("" for none).
+    """
     failed: dict[str, str] = {}
+    reasons: Counter[str] = Counter()
     with open_mapillary(run.stage) as client, ThreadPoolExecutor(workers()) as pool:
         todo = iter(tiles)
         pending = {pool.submit(_fetch, client, tile): tile for tile in islice(todo, 2 * workers())}
@@ -105,18 +126,19 @@ def fetch(run: StageRun, log: TileLog, tiles: Sequence[TileId]) -> dict[str, str
             if isinstance(answer, bytes):
                 log.add(str(tile), answer)
             else:
-                failed[str(tile)] = answer
-    return dict(sorted(failed.items()))
+                failed[str(tile)] = answer.problem
+                reasons[answer.reason] += 1
+    return dict(sorted(failed.items())), max(sorted(reasons), key=reasons.__getitem__, default="")
 
 
-def _fetch(client: MapillaryClient, tile: TileId) -> bytes | str:
+def _fetch(client: MapillaryClient, tile: TileId) -> bytes | MapillaryError:
     try:
         return client.tile(*tile)
     except (RateLimited, ServiceUnavailable, UnexpectedAnswer) as error:
-        return str(error)
+        return error
 
 
-def _first(pending: dict[Future[bytes | str], TileId]) -> Future[bytes | str]:
+def _first(pending: dict[Future[bytes | MapillaryError], TileId]) -> Future[bytes | MapillaryError]:
     done, _ = wait(pending, return_when=FIRST_COMPLETED)
     return next(iter(done))
 

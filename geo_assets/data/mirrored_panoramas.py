@@ -19,30 +19,41 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from env_service.canonical import atomic_write, sha256_file, sha256_hex
+from env_service.canonical import atomic_write, sha256_file
 from env_service.errors import GeoError
 from env_service.store import PanoramaStore
 from env_service.tasks import Task, read_tasks, write_tasks
-from geo_assets.data._journal import Journal, sweep_parts
+from geo_assets.data._journal import Journal, lock_of, sweep_parts
 from geo_assets.data._maps import CREDIT, picture, sample_panoramas
 from geo_assets.data._mirror import (
     Fetched,
-    Wanted,
+    bytes_of,
     check_room,
     fetch_all,
     outstanding,
+    read_fetched,
     read_verified,
     shard_of,
-    sizes,
     wanted_pictures,
 )
 from geo_assets.data._source import open_mapillary, source_identity, source_version, workers
+from geo_assets.data._store import (
+    Wanted,
+    altered,
+    check_writable,
+    folder_of,
+    move_on,
+    open_store,
+    rotation,
+    sizes,
+)
 from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count
 from geo_assets.data._windows import middle_of
 from geo_assets.lineage.assets import (
@@ -58,11 +69,13 @@ from geo_assets.lineage.assets import (
     peak_memory,
     result_of,
 )
+from geo_assets.lineage.single_writer import single_writer
 from geo_assets.lineage.versions import content_version, manifest_version
 
 TASKS, MANIFEST, LOGS = "tasks.jsonl", "manifest.json", "verified"
 MIN_FRAMES = 2
-REHASHED = 48
+STARTS = "starts"
+NAMED = 20
 CHECK = "store_is_complete"
 MEMORY = ("peak_memory_mb", "peak_server_memory_mb")
 
@@ -157,13 +170,22 @@ def plan(run: StageRun) -> int:
 
     Raises:
         NoRoom: with the projected size and what is free.
+        StoreUnusable: pictures cannot be stored where GEO_STORE_URL points.
+        BeingWritten: another process mirrors into this home.
     """
-    store = PanoramaStore(run.settings.store_url)
-    if "://" not in store.url:
-        sweep_parts(Path(store.url))
+    store = open_store(run.settings.store_url)
+    folder = folder_of(store)
+    if folder is not None:
+        with ExitStack() as writers:  # whoever still writes has parts of files that are not to be swept
+            for name in (*(shard_log(run, shard) for shard in range(run.specs.mirror.shards)), STARTS):
+                log = _logs(run) / f"{name}.jsonl"
+                writers.enter_context(single_writer(lock_of(log), f"{run.name} ({name})"))
+            sweep_parts(folder)
     wanted = wanted_pictures(_pool(run), run.specs.mirror.originals)
     verified = read_verified(_logs(run), source_version(run.stage))
-    todo = outstanding(wanted, verified, store)
+    todo = outstanding(wanted, verified, store, run.folder().path)
+    if todo:
+        check_writable(store)
     projected = check_room(todo, verified, store)
     run.say(f"{len(wanted):,} pictures wanted, {len(todo):,} to fetch, about {projected / 1e6:,.0f} MB")
     return len(todo)
@@ -175,26 +197,32 @@ def mirror_shard(run: StageRun, shard: int) -> int:
     Raises:
         PicturesOutstanding, StoreFull, TokenRefused: what came before stays, and a rerun goes on there.
     """
-    shards, store = run.specs.mirror.shards, PanoramaStore(run.settings.store_url)
+    shards, store = run.specs.mirror.shards, open_store(run.settings.store_url)
     wanted = wanted_pictures(_pool(run), run.specs.mirror.originals)
     mine = [item for item in wanted if shard_of(item.image_id, shards) == shard]
-    return _fetch(run, mine, store, f"shard-{shard:03d}-of-{shards:03d}", 1.0 / shards)
+    return _fetch(run, mine, store, shard_log(run, shard), 1.0 / shards)
+
+
+def shard_log(run: StageRun, shard: int) -> str:
+    """Name of the log of one shard."""
+    return f"shard-{shard:03d}-of-{run.specs.mirror.shards:03d}"
 
 
 def finish(run: StageRun) -> Made:
     """Write the tasks that are fully mirrored, and the manifest.
 
     Raises:
-        GeoError: a picture has been neither fetched nor found missing.
+        GeoError: a picture has been neither fetched nor found missing, or is not what was stored.
     """
-    store = PanoramaStore(run.settings.store_url)
+    store = open_store(run.settings.store_url)
     pool = _pool(run)
     verified = read_verified(_logs(run), source_version(run.stage))
     wanted = wanted_pictures(pool, False)
-    left = outstanding(wanted, verified, store)
+    left = outstanding(wanted, verified, store, run.folder().path)
     if left:
         raise GeoError(
-            f"{len(left):,} of {len(wanted):,} pictures are in no shard's log, first {left[0].image_id}",
+            f"{len(left):,} of {len(wanted):,} pictures are not in the store as a shard's log says, "
+            f"first {left[0]}",
             "Run: dagster asset materialize --select mirrored_panoramas",
         )
     dropped: Counter[str] = Counter()
@@ -202,7 +230,7 @@ def finish(run: StageRun) -> Made:
     if run.specs.mirror.originals:
         # Starts that moved because a frame left need an original that no shard knew of.
         starts = wanted_pictures(tasks, True)
-        _fetch(run, [item for item in starts if item.original], store, "starts", 1.0)
+        _fetch(run, [item for item in starts if item.original], store, STARTS, 1.0)
         verified = read_verified(_logs(run), source_version(run.stage))
     tasks = [_with_hashes(task, index, verified) for index, task in enumerate(tasks)]
     path = run.folder().file(TASKS)
@@ -234,32 +262,33 @@ def finish(run: StageRun) -> Made:
 
 
 def verify(run: StageRun) -> Check:
-    """Every picture of the manifest is in the store, and an even sample still has its hash."""
-    store = PanoramaStore(run.settings.store_url)
-    manifest = read_manifest(run.folder().path)
-    entries = [
-        (Wanted(name, kind == "originals"), digest)
-        for kind, of in manifest.items()
-        for name, digest in of.items()
-    ]
+    """Every picture of the manifest is in the store with its hash.
+
+    All are hashed where that is cheap; of a large store a share, the next one after each clean run. The share
+    stays while something in it is wrong, so that the next run finds the same pictures and fetches them again.
+    """
+    folder, store = run.folder().path, open_store(run.settings.store_url)
+    entries = dict(entries_of(read_manifest(folder)))
     size_of = sizes(store)
-    absent = [item.image_id for item, _ in entries if size_of(item) < 0]
-    sample = entries[:: max(1, len(entries) // REHASHED)]
-    changed = [
-        item.image_id
-        for item, digest in sample
-        if item.image_id not in absent and sha256_hex(store.get(item.image_id, item.original)) != digest
-    ]
+    absent = [item for item in entries if size_of(item) < 0]
+    here = entries.keys() - set(absent)
+    share = rotation(folder, bytes_of(read_verified(_logs(run), source_version(run.stage))), store)
+    looked_at = {item: entries[item] for item in sorted(here) if share.due(item)}
+    changed = altered(store, looked_at)
+    faults = [str(item) for item in absent + changed]
+    if not faults:
+        move_on(folder, share)
     return Check(
         CHECK,
         bool(entries) and not absent and not changed,
         {
             "pictures": len(entries),
             "absent": len(absent),
-            "hashed_again": len(sample),
+            "hashed_again": len(looked_at),
+            "share_hashed": f"{share.turn % share.parts + 1} of {share.parts}",
             "changed": len(changed),
             "limit": 0,
-            **({"first_fault": (absent + changed)[0]} if absent or changed else {}),
+            **({"first_fault": faults[0], "faults": ", ".join(faults[:NAMED])} if faults else {}),
         },
     )
 
@@ -316,16 +345,16 @@ def _logs(run: StageRun) -> Path:
 
 def _fetch(run: StageRun, items: Sequence[Wanted], store: PanoramaStore, name: str, share: float) -> int:
     source = source_version(run.stage)
-    todo = outstanding(items, read_verified(_logs(run), source), store)
+    verified = read_verified(_logs(run), source)
+    todo = outstanding(items, verified, store, run.folder().path)
     if not todo:
         return 0
     with (
-        Journal(_logs(run) / f"{name}.jsonl", source) as log,
+        Journal(_logs(run) / f"{name}.jsonl", source, read_fetched) as log,
         open_mapillary(run.stage, share) as client,
     ):
-        fetch_all(
-            todo, client, store, log, workers(), lambda of: run.progress(of, len(todo), f"{name} pictures")
-        )
+        said = f"{name} pictures"
+        fetch_all(todo, verified, client, store, log, workers(), lambda of: run.progress(of, len(todo), said))
     return len(todo)
 
 
@@ -363,7 +392,7 @@ _declared = geo_asset(
     extra=source_identity,
     kinds={"mapillary", "jpeg"},
     name="mirrored_panoramas",
-    checks=[CheckSpec(CHECK, "Every picture of the manifest is stored, and a sample still has its hash.")],
+    checks=[CheckSpec(CHECK, "Every picture of the manifest is stored and still has its hash.")],
 )(mirror_all)
 
 mirrored_panoramas = MirrorGraph(**vars(_declared))

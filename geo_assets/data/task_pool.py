@@ -9,31 +9,38 @@ is spread over the world rather than over the places most often driven.
 
 **Cost.** Two graph requests per task, a few more where the service answers incompletely: some 10,000 for a
 pool of 4,000. Every finished candidate is written to `journal.jsonl`; killed at any moment, a rerun goes on
-there and ends with the same bytes. Remove that file to ask for everything again.
+there and ends with the same bytes. What was answered is kept for as long as it would be answered the same: a
+larger target, other caps, another seed or new coverage ask only for candidates that were never asked. When
+the rules for a single candidate change, the journal moves to `superseded/`. Remove both to ask for everything
+again.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from env_service.canonical import atomic_write, sha256_file
 from env_service.tasks import Task, write_tasks
-from geo_assets.data._harvest import country_near, harvest
+from geo_assets.config.settings import PoolSpec
+from geo_assets.data._harvest import HarvestSpec, asked_as, country_near, harvest
 from geo_assets.data._journal import Journal
 from geo_assets.data._maps import Points, picture, world_map
 from geo_assets.data._selection import Candidate, Outcome, Picker, sampling_order
 from geo_assets.data._source import open_mapillary, source_identity, source_version, workers
 from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count
-from geo_assets.data.candidate_sequences import ACCOUNTING, read_candidates
-from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
+from geo_assets.data.candidate_sequences import ACCOUNTING, read_accounting, read_candidates
+from geo_assets.lineage.assets import Check, CheckSpec, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.versions import content_version
 
 TASKS, JOURNAL = "tasks.jsonl", "journal.jsonl"
+HARVEST = "geo_assets.data._harvest"
 
 
 @geo_asset(
@@ -52,28 +59,27 @@ TASKS, JOURNAL = "tasks.jsonl", "journal.jsonl"
 )
 def task_pool(run: StageRun) -> Made:
     """Draw candidates, fetch their frames, write the tasks."""
-    spec = run.specs.pool
+    spec, rules = run.specs.pool, HarvestSpec.of(run.specs.pool)
     upstream = run.require("candidate_sequences")
     table = read_candidates(upstream.path)
-    belongs_to = content_version(
-        [upstream.data_version, task_pool.code_version(run.stage), source_version(run.stage)]
-    )
     outcomes: list[Outcome] = []
     with (
-        Journal(run.folder().file(JOURNAL), belongs_to) as journal,
+        Journal(run.folder().file(JOURNAL), answers_version(run.stage), read_outcome) as journal,
         open_mapillary(run.stage) as client,
     ):
-        known = {outcome.sequence_id: outcome for outcome in map(_outcome, journal.entries)}
+        if journal.moved_aside is not None:
+            run.say(f"the journal of other rules was moved to {journal.moved_aside}")
+        known = _known(table, journal.entries)
         if known:
             run.say(f"{len(known):,} candidates are in the journal already and are not asked for again")
         picker = Picker(
             spec,
             _country_code(spec.nearest_country_km),
-            lambda candidate: harvest(client, candidate, spec),
+            lambda candidate: harvest(client, candidate, rules),
             workers(),
             known,
         )
-        for outcome in picker.run(_candidates(table, spec.seed, spec.density_exponent)):
+        for outcome in picker.run(_candidates(table, _order(table, spec))):
             if outcome.sequence_id not in known:
                 journal.append(asdict(outcome))
             outcomes.append(outcome)
@@ -82,7 +88,7 @@ def task_pool(run: StageRun) -> Made:
     tasks = [_task(index, row) for index, row in enumerate(picker.rows)]
     path = run.folder().file(TASKS)
     write_tasks(path, tasks)
-    upstream_account = json.loads((upstream.path / ACCOUNTING).read_text())
+    upstream_account = read_accounting(upstream.path)
     accounting = account(table.num_rows, outcomes, picker, upstream_account)
     atomic_write(run.folder().file(ACCOUNTING), json.dumps(accounting, indent=1).encode() + b"\n")
     return Made(
@@ -126,12 +132,57 @@ def account(
     }
 
 
-def _candidates(table: pa.Table, seed: int, exponent: float) -> Iterator[Candidate]:
+def answers_version(stage: Stage) -> str:
+    """What the answers in the journal hold for: the rules for one candidate, the code that applies them, and
+    who was asked. What decides which candidates are asked is not in it."""
+    code = code_version([HARVEST], HarvestSpec.of(stage.specs.pool))
+    return content_version([code, source_version(stage)])
+
+
+def read_outcome(entry: Mapping[str, Any]) -> Outcome:
+    """An outcome as the journal holds it.
+
+    Raises:
+        KeyError, TypeError, ValueError: the entry is no outcome, or one of its tasks is no task.
+    """
+    outcome = Outcome(
+        sequence_id=str(entry["sequence_id"]),
+        tasks=tuple(entry["tasks"]),
+        dropped=str(entry["dropped"]),
+        frames={str(fate): int(count) for fate, count in entry["frames"].items()},
+        camera_types={str(kind): int(count) for kind, count in entry["camera_types"].items()},
+        asked_as=str(entry["asked_as"]),
+    )
+    for row in outcome.tasks:
+        if _task(0, row).sequence_id != outcome.sequence_id:
+            raise ValueError("a task of another sequence")
+    return outcome
+
+
+def _known(table: pa.Table, answers: Iterable[Outcome]) -> dict[str, Outcome]:
+    """The answers that the candidates of today would get again, by sequence id."""
+    known = {(answer.sequence_id, answer.asked_as): answer for answer in answers}
+    names = pa.array({sequence_id for sequence_id, _ in known}, pa.string())
+    listed = table.filter(pc.is_in(table["sequence_id"], value_set=names))
+    found = (
+        known.get((candidate.sequence_id, asked_as(candidate)))
+        for candidate in _candidates(listed, range(listed.num_rows))
+    )
+    return {answer.sequence_id: answer for answer in found if answer is not None}
+
+
+def _order(table: pa.Table, spec: PoolSpec) -> list[int]:
+    lat, lon = (np.asarray(table[name].to_numpy(), np.float64) for name in ("lat", "lon"))
+    order = sampling_order(table["sequence_id"].to_pylist(), lat, lon, spec.seed, spec.density_exponent)
+    return [int(row) for row in order]
+
+
+def _candidates(table: pa.Table, rows: Iterable[int]) -> Iterator[Candidate]:
     ids = table["sequence_id"].to_pylist()
     lat, lon = (np.asarray(table[name].to_numpy(), np.float64) for name in ("lat", "lon"))
     anchors, creators = table["anchor_image_id"], table["creator_id"]
     qualities = table["quality_score"]
-    for row in sampling_order(ids, lat, lon, seed, exponent).tolist():
+    for row in rows:
         yield Candidate(
             sequence_id=ids[row],
             anchor_image_id=anchors[row].as_py(),
@@ -148,16 +199,6 @@ def _country_code(nearest_km: float) -> Any:
         return found[0].code if found else ""
 
     return code
-
-
-def _outcome(entry: Mapping[str, Any]) -> Outcome:
-    return Outcome(
-        sequence_id=str(entry["sequence_id"]),
-        tasks=tuple(entry["tasks"]),
-        dropped=str(entry["dropped"]),
-        frames=dict(entry["frames"]),
-        camera_types=dict(entry["camera_types"]),
-    )
 
 
 def _task(index: int, row: Mapping[str, Any]) -> Task:

@@ -25,7 +25,7 @@ from env_service.errors import GeoError
 from env_service.tasks import Task, TaskFileError, task_row
 from geo_assets.config.settings import SplitSpec
 from geo_assets.data._maps import Points, picture, world_map
-from geo_assets.data._positions import Positions, positions_of, rows_in
+from geo_assets.data._positions import Positions, read_positions, rows_in
 from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
 from geo_assets.lineage.versions import content_version
@@ -69,11 +69,11 @@ def task_split(run: StageRun) -> Mapping[str, Made]:
     spec = run.specs.split
     mirrored = run.require("mirrored_panoramas")
     source = mirrored.path / TASKS
-    pool = positions_of(rows_in(source))
+    pool = read_positions(source)
     result = split(pool, spec)
     eval_file = write_side(run.folder("eval_split").file(NEW), source, result.eval, "eval")
     train_file = write_side(run.folder("train_split").file(NEW), source, result.train, "train")
-    sides = {"eval": positions_of(rows_in(eval_file)), "train": positions_of(rows_in(train_file))}
+    sides = {"eval": read_positions(eval_file), "train": read_positions(train_file)}
     figures = measure(sides["eval"], sides["train"])
     broken = broken_rules(figures, len(sides["eval"]), spec)
     if broken:

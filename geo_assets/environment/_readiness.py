@@ -12,6 +12,7 @@ from env_service.client import num_tasks
 from env_service.store import MissingFrame, PanoramaStore
 from env_service.tasks import Task
 from geo_assets.config.settings import EnvironmentSpec
+from geo_assets.data._store import open_store
 from geo_assets.environment._playing import evenly, fill_up, openings, play, served
 from geo_assets.lineage.assets import Check, CheckSpec, StageRun
 
@@ -49,7 +50,7 @@ def readiness(
     """
     spec = run.specs.environment
     run.say(f"{split}: looking for {len(manifest['frames']):,} frames")
-    complete = offline_completeness(PanoramaStore(run.settings.store_url), tasks, manifest)
+    complete = offline_completeness(open_store(run.settings.store_url), tasks, manifest)
     if not complete.passed:
         why = {"skipped": "the imagery is incomplete"}
         return Readiness((complete, *(Check(name, False, why) for name in (SERVES, DETERMINISM, CAPACITY))))

@@ -27,13 +27,13 @@ class BeingWritten(GeoError):
 
 
 @contextmanager
-def single_writer(path: Path, what: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
+def single_writer(path: Path, what: str, patience_s: float | None = None) -> Iterator[None]:
     """Hold the right to write for as long as the block runs.
 
     Args:
         path: the lock file; it is made, and left there.
         what: what is written, as it reads at the start of a sentence.
-        patience_s: how long a holder is waited for.
+        patience_s: how long a holder is waited for; `PATIENCE_S` by default.
 
     Raises:
         BeingWritten: somebody else holds it.
@@ -45,7 +45,7 @@ def single_writer(path: Path, what: str, patience_s: float = PATIENCE_S) -> Iter
     except OSError as error:
         raise _no_lock(path, error) from error
     try:
-        _take(handle, path, what, patience_s)
+        _take(handle, path, what, PATIENCE_S if patience_s is None else patience_s)
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield

@@ -20,6 +20,7 @@ from env_service.canonical import sha256_file
 from env_service.store import PanoramaStore
 from env_service.tasks import read_tasks
 from geo_assets.data import task_split as split_module
+from geo_assets.data._journal import sealed, unsealed
 from geo_assets.data._mirror import NoRoom
 from geo_assets.data._source import SANDBOX_TOKEN
 from geo_assets.data.mirrored_panoramas import mirrored_panoramas, read_manifest
@@ -245,14 +246,15 @@ def test_a_frame_without_a_picture_leaves_its_task(home_of: Callable[..., Stage]
     emptied = next(task for task in tasks if task is not shorter)
     gone |= {frame.image_id for frame in emptied.frames[1:]}
     for path in logs.glob("*.jsonl"):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        head, *lines = path.read_bytes().splitlines(keepends=True)
+        rows = [unsealed(line.rstrip(b"\n")) for line in lines]
         rows = [
             {"image_id": row["image_id"], "original": False, "missing": "no such picture"}
-            if row.get("image_id") in gone and not row["original"]
+            if row["image_id"] in gone and not row["original"]
             else row
             for row in rows
         ]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_bytes(b"".join([head, *map(sealed, rows)]))
     made = compute(mirrored_panoramas, stage)["mirrored_panoramas"]
     left = {
         task.task_id: task for task in read_tasks(stage.settings.home / "mirrored_panoramas" / "tasks.jsonl")

@@ -4,11 +4,20 @@ from typing import Any
 
 from env_service.geography import geography
 from geo_assets.config.settings import PoolSpec
-from geo_assets.data._harvest import GONE, KEPT, NOWHERE, OUTSIDE, THIN, country_near, outcome_of
+from geo_assets.data._harvest import (
+    GONE,
+    KEPT,
+    NOWHERE,
+    OUTSIDE,
+    THIN,
+    HarvestSpec,
+    country_near,
+    outcome_of,
+)
 from geo_assets.data._selection import Candidate
 from resources.mapillary_frames import UsableFrame, usable_frame
 
-SPEC = PoolSpec(window_frames=4)
+SPEC = HarvestSpec.of(PoolSpec(window_frames=4))
 
 
 def _frame(number: int, lat: float = 50.83, lon: float = 4.32, **fields: Any) -> UsableFrame:
@@ -94,7 +103,7 @@ def test_both_names_of_a_spherical_camera_are_taken_and_counted() -> None:
 
 
 def test_every_window_counts_where_the_spec_says_none() -> None:
-    spec = PoolSpec(window_frames=3, windows_per_sequence=None)
+    spec = HarvestSpec.of(PoolSpec(window_frames=3, windows_per_sequence=None))
     ids = [str(n) for n in range(12)]
     verdicts: dict[str, UsableFrame | str] = {
         name: _frame(int(name)) if int(name) in {1, 3, 7, 8, 11} else "no 2048 px picture" for name in ids

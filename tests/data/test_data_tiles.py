@@ -83,7 +83,8 @@ def test_too_many_failed_tiles_are_listed_and_nothing_is_lost(
     before = read_index(tmp_path / "coverage_tiles")
     monkeypatch.setattr(stage_module, "open_mapillary", out_of_reach)
     with pytest.raises(
-        CoverageIncomplete, match=r"\d+ of \d+ tiles did not come .*6/\d+/\d+.*run the same"
+        CoverageIncomplete,
+        match=r"\d+ of \d+ tiles did not come .*reason: no connection.*6/\d+/\d+.*run the same",
     ) as e:
         compute(coverage_tiles, _stage(tmp_path, mapillary, max_age_days=0.0))
     assert "MLY" not in str(e.value)

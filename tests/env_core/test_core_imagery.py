@@ -6,7 +6,7 @@ import simplejpeg
 
 from env_service.geodesy import destination, haversine_km
 from env_service.imagery import Abilities, MapillaryBackend, Move, PerspectiveBackend
-from env_service.store import MissingFrame, PanoramaStore
+from env_service.store import BadPicture, MissingFrame, PanoramaStore, UnreadableFrame
 from env_service.tasks import Frame, Task
 from env_service.views import decode_jpeg
 
@@ -56,6 +56,54 @@ def test_the_original_serves_below_45_degrees_where_there_is_one(store):
 
 def test_a_missing_frame_is_named(store):
     with pytest.raises(MissingFrame, match="f2"):
+        MapillaryBackend(store).view(drive([3, 3]), 2, 0, 0, 90)
+
+
+UNUSABLE = {
+    "square": (flat((9, 9, 9), 64, 64), "64x64 pixels; a full panorama is twice as wide as high"),
+    "one column too many": (flat((9, 9, 9), 64, 129), "129x64"),
+    "empty": (b"", "not a complete JPEG"),
+    "torn": (flat((9, 9, 9))[:-40], "does not decode as JPEG"),
+    "no picture": (b"<html>not found</html>", "not a complete JPEG"),
+}
+
+
+@pytest.mark.parametrize("original", [False, True])
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_picture_that_cannot_be_shown_is_named_with_what_to_do(store, tmp_path, name, original):
+    data, words = UNUSABLE[name]
+    (tmp_path / ("f1.orig.jpg" if original else "f1.jpg")).write_bytes(data)
+    backend, task = MapillaryBackend(store), drive([3])
+    for _ in range(2):
+        with pytest.raises(BadPicture, match="frame f1 in the store") as caught:
+            backend.view(task, 1, 0, 0, 30 if original else 90)
+        assert words in str(caught.value) and str(tmp_path) in str(caught.value) and caught.value.fix
+        assert ("original" in str(caught.value)) == original
+    assert backend.view(task, 0, 0, 0, 90)
+
+
+def test_a_huge_picture_is_refused_by_its_header(store, tmp_path):
+    data = flat((9, 9, 9))
+    start = data.index(b"\xff\xc0") + 5
+    (tmp_path / "f1.jpg").write_bytes(data[:start] + bytes.fromhex("4e209c40") + data[start + 4 :])
+    with pytest.raises(BadPicture, match=r"frame f1 .* 40000x20000 pixels, more than is decoded"):
+        MapillaryBackend(store).view(drive([3]), 1, 0, 0, 90)
+
+
+def test_a_flat_photograph_among_panoramas_has_any_shape_and_must_decode(store, tmp_path):
+    (tmp_path / "f0.jpg").write_bytes(flat((255, 0, 0), 64, 64))
+    task = drive([], is_pano=False)
+    for backend in (MapillaryBackend(store), PerspectiveBackend(store)):
+        assert decode_jpeg(backend.view(task, 0, 0, 0, 90, 32)).shape == (32, 32, 3)
+    (tmp_path / "f0.jpg").write_bytes(b"")
+    for backend in (MapillaryBackend(PanoramaStore(tmp_path)), PerspectiveBackend(PanoramaStore(tmp_path))):
+        with pytest.raises(BadPicture, match="frame f0"):
+            backend.view(task, 0, 0, 0, 90, 32)
+
+
+def test_a_frame_that_the_store_does_not_give_out_is_named(store, tmp_path):
+    (tmp_path / "f2.jpg").mkdir()
+    with pytest.raises(UnreadableFrame, match="frame f2 in the store"):
         MapillaryBackend(store).view(drive([3, 3]), 2, 0, 0, 90)
 
 

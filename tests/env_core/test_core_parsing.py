@@ -52,6 +52,46 @@ READ = [
     ("48.85, 2.35; the years 1998.0, 2004.0", PARIS, "decimal"),
     ("in 2019, 48.85, 2.35", PARIS, "decimal"),
     ("lat 48.85 lon 2.35, or 10.5, 20.5", PARIS, "labelled"),
+    # Latitude, longitude, zoom; and other runs of numbers.
+    ("https://maps.google.com/@48.85,2.35,15z", PARIS, "decimal"),
+    ("48.85,2.35,10z", PARIS, "decimal"),
+    ("48.85, 2.35, 12.5", PARIS, "decimal"),
+    ("48.85,2.35,10.5 90.5", PARIS, "decimal"),
+    ("<guess>48.85, 2.35, 500</guess>", PARIS, "guess_tag"),
+    ("<guess>48, 2, 10</guess>", (48, 2), "guess_tag"),
+    ("10.5, 20.5\n48.85, 2.35", PARIS, "decimal"),
+    ("10.5, 20.5, 48.85, 2.35", PARIS, "decimal"),
+    ("confidence 0.9; 48.85, 2.35", PARIS, "decimal"),
+    ("zoom 3.5\n48.85, 2.35", PARIS, "decimal"),
+    ("12, 48.85, 2.35", PARIS, "decimal"),
+    ("33.9 S, 151.2 E, 10.5 N", SYDNEY, "hemisphere"),
+    ("lat -33.9 lon 151.2 lat 7", SYDNEY, "labelled"),
+    # Decimal commas where a letter, a label or a key settles what they are.
+    ("Coordinates: 48,85° N, 2,35° E", PARIS, "hemisphere"),
+    ("N48,85 E2,35", PARIS, "hemisphere"),
+    ("Latitude: -33,9, Longitude: 151,2", SYDNEY, "labelled"),
+    ('{"lat": "48,85", "lon": "2,35"}', PARIS, "json"),
+    ("48,85, 2,35", PARIS, "decimal"),
+    ("48°51,0' N 2°21,0' E", PARIS, "dms"),
+    # Decimal minutes without their mark.
+    ("N48°51.0 E2°21.0", PARIS, "dms"),
+    ("N 48° 51.000 E 002° 21.000", PARIS, "dms"),
+    ("N48 51.0 E2 21.0", PARIS, "dms"),
+    ("E2°21.0 N48°51.0", PARIS, "dms"),
+    ("33°54.0 S, 151°12.0 E", SYDNEY, "dms"),
+    ("33 54 00 S 151 12 00 E", SYDNEY, "dms"),
+    # One letter for the two of them.
+    ("-33.9°S, 151.2", SYDNEY, "decimal"),
+    ("33.9 S, 151.2", SYDNEY, "decimal"),
+    ("S33.9, 151.2", SYDNEY, "decimal"),
+    ("151.2 E, -33.9", SYDNEY, "decimal"),
+    ("-33.9, 151.2 East", SYDNEY, "decimal"),
+    ("-33.9°S, 151.2°E", SYDNEY, "hemisphere"),
+    # Other characters for the same thing.
+    ("４８.８５, ２．３５", PARIS, "decimal"),
+    ("＜guess＞４８.８５，２.３５＜／guess＞", PARIS, "guess_tag"),
+    ("٤٨٫٨٥، ٢٫٣٥", PARIS, "decimal"),
+    ("𝟒𝟖.𝟖𝟓, 𝟐.𝟑𝟓", PARIS, "decimal"),
 ]
 
 
@@ -75,6 +115,12 @@ def test_reads(text, position, how):
         ("latitude: 95.5, longitude: 20", "latitude"),
         ("48°71'N 2°21'E", "below 60"),
         ("1e400, 2.0", "latitude"),
+        ("90.0000001, 0.0", "latitude 90.0000001 is outside"),
+        ("95.5, 0.0", "latitude 95.5 is outside"),
+        ("lat 0, lon -180.00000001", "longitude -180.00000001 is outside"),
+        ("12.5 s, 34.5 s", "no coordinates"),
+        ("48.85 e 2.35", "no coordinates"),
+        ("48.85², 2.35", "no coordinates"),
         (None, "not text"),
         (48.85, "not text"),
         (b"48.85, 2.35", "not text"),
@@ -96,7 +142,8 @@ def test_never_raises_and_never_leaves_the_globe(text):
 PIECES = st.sampled_from(
     ["<guess>", "</guess>", "<guess", "lat", "longitude", '"lat": ', ": ", ", ", "-", "°", "'", '"', "N",
     "W", "{",
-     "}", "91", "48.85", "2.35", "1999", "1e309", "nan", "inf", ".", " ", "\n", "٣", "48,85", ";", "\x00",
+     "}", "91", "48.85", "2.35", "1999", "1e309", "nan", "inf", ".", " ", "\n", "٣", "48,85",
+     "N48", "S ", "1 ", "10z", ";", "\x00",
      "\ud800"]
 )  # fmt: skip
 
@@ -128,6 +175,6 @@ def test_a_long_reply_is_read_at_its_end():
     assert parse_guess("x " * 3_000_000 + "<guess>48.85, 2.35</guess>") == ParsedGuess(
         48.85, 2.35, "guess_tag"
     )
-    for hostile in ("<guess>", '"lat": ', "1.", "9" * 40, "lat 1 ", "{", "-", "1°1'"):
+    for hostile in ("<guess>", '"lat": ', "1.", "9" * 40, "lat 1 ", "{", "-", "1°1'", "1.5 N ", "N1 1 "):
         found = parse_guess(hostile * 20_000)
         assert isinstance(found, ParsedGuess | ParseFailure)

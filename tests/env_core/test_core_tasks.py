@@ -93,6 +93,19 @@ POISONED = {
     "no frames": (lambda r: json.dumps(row(1, frames=[])), "frames"),
     "start": (lambda r: json.dumps(row(1, start_frame=1)), "start_frame 1 is outside"),
     "missing key": (lambda r: json.dumps({k: v for k, v in r.items() if k != "sequence_id"}), "is missing"),
+    "same picture": (
+        lambda r: json.dumps(r | {"frames": r["frames"] * 2}),
+        "image_id '11' stands in the task twice, as frames 0 and 1",
+    ),
+    "key twice": (
+        lambda r: json.dumps(r).replace('"country":', '"country": "France", "country":'),
+        "the key 'country' stands in one object twice",
+    ),
+    "key of a frame twice": (
+        lambda r: json.dumps(r).replace('"lat":', '"lat": 1.0, "lat":'),
+        "the key 'lat'",
+    ),
+    "unknown key twice": (lambda r: json.dumps(r).replace("{", '{"x": 1, "x": 1, ', 1), "the key 'x'"),
     "array": (lambda r: "[1, 2]", "JSON list"),
     "not JSON": (lambda r: "hello", "not a JSON object"),
     "deep": (lambda r: "[" * 100_000, "not a JSON object"),

@@ -77,6 +77,16 @@ def test_control_routes_refuse_by_name(server: Server) -> None:
     assert server.metric("geo_sessions") == held
 
 
+def test_numbers_are_strict(server: Server) -> None:
+    session = post(server, "/reset", {"index": 1}).headers[SESSION]
+    for value in (True, "1"):
+        action = {"op": "pin", "lat": value, "lon": 1, "label": "x"}
+        seen = post(server, "/step", {"action": action}, session).json()["observation"]
+        assert "lat must be a valid number" in seen["feedback"] and seen["pins"] == []
+    action = {"op": "pin", "lat": 1, "lon": 1, "label": "x"}
+    assert post(server, "/step", {"action": action}, session).json()["observation"]["pins"][0]["lat"] == 1.0
+
+
 def test_http_sessions_share_the_cap_and_wait_without_a_slot(lab: Server) -> None:
     until(lambda: lab.metric("geo_sessions") + lab.metric("geo_sessions_parked") == 0, 10)
     first, second = (post(lab, "/reset", {}).headers[SESSION] for _ in range(2))

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import simplejpeg
 from environment_lab import PARIS, SYDNEY, Server, serve, task_row, write_world
 
 # Calls before the guess: every tool, near the one truth and the other, at both ends of the drive, and
@@ -173,6 +176,31 @@ def test_pictures_carry_no_metadata(twins: tuple[Server, Server]) -> None:
         position += 2 + int.from_bytes(view[position + 2 : position + 4], "big")
     assert not segments & {0xE1, 0xE2, 0xED, 0xFE}, "EXIF, ICC, IPTC or a comment"
     assert not {b"tEXt", b"iTXt", b"zTXt", b"eXIf", b"tIME"} & {chart[i : i + 4] for i in range(len(chart))}
+
+
+def test_a_picture_that_cannot_be_shown_is_named_to_a_harness_and_in_the_log_only(tmp_path: Path) -> None:
+    tasks, panos = write_world(tmp_path, [task_row(0, PARIS, 3, "bad"), task_row(1, PARIS, 1, "bad")])
+    (panos / "bad1002.jpg").write_bytes((panos / "bad1002.jpg").read_bytes()[:500])
+    square = np.zeros((100, 100, 3), np.uint8)
+    (panos / "bad1010.jpg").write_bytes(simplejpeg.encode_jpeg(square))
+    with (
+        serve(tmp_path, "--tasks", str(tasks), "--panos", str(panos), "--assign", "fixed:1") as server,
+        server.connect() as ws,
+    ):
+        ws.send(json.dumps({"type": "reset", "data": {"index": 1}}))
+        refused = json.loads(ws.recv(20))["data"]
+        assert refused["code"] == "BAD_PICTURE"
+        assert "frame bad1010 in the store" in refused["message"] and "100x100" in refused["message"]
+        ws.send(json.dumps({"type": "reset", "data": {"index": 0}}))
+        assert json.loads(ws.recv(20))["type"] == "observation"
+        ws.send(json.dumps({"type": "step", "data": {"op": "move", "direction": "forward"}}))
+        hidden = json.loads(ws.recv(20))["data"]
+        assert hidden == {"message": "the environment could not show a picture", "code": "BAD_PICTURE"}
+        ws.send(json.dumps({"type": "state"}))
+        assert json.loads(ws.recv(20))["data"]["step_count"] == 0
+        assert b"bad1010" not in httpx.post(f"{server.url}/mcp", json=HELLO, timeout=20).content
+        log = server.log.read_text()
+        assert "frame bad1002 in the store" in log and "frame bad1010 in the store" in log
 
 
 def test_a_missing_picture_is_not_named_to_an_agent(

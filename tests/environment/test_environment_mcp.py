@@ -3,11 +3,12 @@
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from environment_lab import Server, ask, until
+from environment_lab import Server, World, ask, serve, until
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.exceptions import ToolError
@@ -154,6 +155,108 @@ def test_a_client_that_comes_back_finds_its_own_episode(production: Server) -> N
     }
     with pytest.raises(Exception, match=r"404|SESSION_EXPIRED|erminated"):
         play(lambda: again(session_id, False))
+
+
+def opening(server: Server, session_id: str) -> str:
+    """What the opening picture shows."""
+    message = {
+        "jsonrpc": "2.0",
+        "id": 3,
+        "method": "resources/read",
+        "params": {"uri": "geo://opening-view"},
+    }
+    return str(rpc(server, message, session_id).json()["result"]["contents"][0]["blob"])
+
+
+def join(server: Server) -> str:
+    """A newcomer's session."""
+    return rpc(server, HELLO).headers["mcp-session-id"]
+
+
+def leave(server: Server, session_id: str) -> None:
+    """End a session as the stock client does."""
+    assert httpx.delete(f"{server.url}/mcp", headers={"mcp-session-id": session_id}).status_code == 200
+
+
+def finish(server: Server, session_id: str) -> dict[str, Any]:
+    """Guess; the terminal observation."""
+    answer = rpc(server, call("submit_guess", GUESS), session_id).json()
+    return dict(answer["result"]["structuredContent"])
+
+
+@pytest.mark.parametrize("rule", ["sequential", "random", "fixed:2"])
+def test_an_episode_that_was_left_goes_to_the_next_newcomer(world: World, tmp_path: Path, rule: str) -> None:
+    flags = ("--mode", "production", "--assign", rule, "--idle-s", "4")
+    with serve(tmp_path, *world.arguments, *flags) as server:
+        first = join(server)
+        seen = opening(server, first)
+        rpc(server, call("place_pin", {"lat": 1, "lon": 2, "label": "x"}), first)
+        for _ in range(4):
+            leave(server, first)
+            first = join(server)
+            assert opening(server, first) == seen
+        state = rpc(server, call("list_pins"), first).json()["result"]["structuredContent"]
+        assert state["steps_remaining"] == 10 and state["action_cost"] == 0.02 and len(state["pins"]) == 1
+
+        # Its client may come back before a newcomer has it, not after.
+        leave(server, first)
+        assert rpc(server, call("list_pins"), first).status_code == 200
+        other = join(server)
+        counts = rpc(server, call("list_pins"), other).json()["result"]["structuredContent"]
+        assert counts["steps_remaining"] == 11 and counts["pins"] == []
+        assert finish(server, other)["done"]
+        leave(server, first)
+        second = join(server)
+        assert rpc(server, call("list_pins"), first).status_code == 404
+        assert opening(server, second) == seen
+
+        # Nor does it help to say nothing and wait.
+        until(lambda: server.metric("geo_episodes_left") == 1, 20)
+        third = join(server)
+        assert rpc(server, call("list_pins"), second).status_code == 404
+        assert opening(server, third) == seen
+        assert finish(server, third)["metadata"]["counts"]["list_pins"] == 2
+        assert server.metric("geo_episodes_left") == 0
+
+
+def test_openings_cannot_be_collected_by_never_ending_a_session(world: World, tmp_path: Path) -> None:
+    flags = ("--mode", "production", "--max-concurrent", "1", "--park-after-s", "0")
+    with serve(tmp_path, *world.arguments, *flags) as server:
+        held = [join(server), join(server)]
+        assert len({opening(server, session_id) for session_id in held}) == 2
+        refused = rpc(server, HELLO)
+        assert "CAPACITY_REACHED" in refused.json()["error"]["message"]
+        assert [finish(server, session_id)["metadata"]["task_index"] for session_id in held] == [0, 1]
+        assert finish(server, join(server))["metadata"]["task_index"] == 2
+
+
+def test_an_initialize_that_is_not_accepted_uses_up_no_task(world: World, tmp_path: Path) -> None:
+    with serve(tmp_path, *world.arguments, "--mode", "production") as server:
+        malformed: list[Any] = [{}, {"protocolVersion": 3}, [], None, {"protocolVersion": "2025-06-18"}]
+        for params in malformed:
+            refused = rpc(server, {**HELLO, "params": params})
+            assert "mcp-session-id" not in refused.headers and refused.status_code < 500
+            assert server.metric("geo_sessions") + server.metric("geo_sessions_parked") == 0
+        assert [finish(server, join(server))["metadata"]["task_index"] for _ in range(2)] == [0, 1]
+
+
+def test_after_the_guess_nothing_is_promised_that_is_not_there(production: Server) -> None:
+    session_id = join(production)
+    assert finish(production, session_id)["done"]
+    said = rpc(production, call("look", {"heading_deg": 1}), session_id).json()["result"]
+    text = said["content"][0]["text"]
+    assert said["isError"] and "EPISODE_DONE" in text and "session is over" in text
+    assert "reset" not in text.lower()
+    leave(production, session_id)
+
+
+def test_numbers_are_strict_over_mcp(server: Server) -> None:
+    session_id = join(server)
+    for value in (True, "1"):
+        said = rpc(server, call("place_pin", {"lat": value, "lon": 1, "label": "x"}), session_id).json()
+        assert said["result"]["isError"]
+        assert "lat must be a valid number" in said["result"]["structuredContent"]["feedback"]
+    assert finish(server, session_id)["done"]
 
 
 def test_a_slot_left_unused_goes_to_a_newcomer_and_the_episode_waits(production: Server) -> None:

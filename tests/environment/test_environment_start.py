@@ -26,35 +26,83 @@ def test_faults_at_start_are_one_sentence(
     bad.write_text(world.tasks.read_text().splitlines()[0].replace("48.8", "98.8") + "\n")
     config = tmp_path / "config.json"
     config.write_text('{"splits": {"eval": {"tasks": "t.jsonl", "panos": ".", "colour": "red"}}}')
+    twice = tmp_path / "twice.json"
+    twice.write_text('{"max_turns": 3, "max_turns": 30}')
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         faults = [
             (["--tasks", str(bad), "--panos", str(world.panos)], "bad.jsonl:1"),
             (["--tasks", str(tmp_path / "no.jsonl"), "--panos", str(world.panos)], "no.jsonl"),
             (["--tasks", str(world.tasks), "--panos", str(tmp_path / "none")], "no picture folder"),
-            (["--tasks", str(world.tasks)], "--panos"),
             ([*world.arguments, "--port", port], f"port {port}"),
             ([*world.arguments, "--port", "70000"], "port 70000"),
             (["--config", str(config)], "colour"),
             (["--config", str(tmp_path / "none.json")], "none.json"),
             ([*world.arguments, "--assign", "fixed:5"], "fixed:4"),
-            ([*world.arguments, "--play", "blindfolded"], "play"),
-            ([*world.arguments, "--curve", "steep"], "board-v1"),
-            ([], "nothing to serve"),
+            (["--config", str(twice)], "twice"),
+            ([*world.arguments, "--ready-file", str(bad / "ready.json")], "--ready-file"),
         ]
         for arguments, words in faults:
             assert main(["--port", "0", *arguments]) == 1
             said = capsys.readouterr()
             assert said.out == "" and words in said.err and len(said.err.strip().splitlines()) == 1, said.err
+            assert said.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--port", "many"], "--port"),
+        (["--mode", "foo"], "--mode: input should be 'simulation' or 'production'"),
+        (["--assign", "banana"], "--assign: it is one of sequential, random, fixed:N"),
+        (["--assign", "fixed:-1"], "fixed:N"),
+        (["--play", "blindfolded"], "agentic"),
+        (["--curve", "steep"], "board-v1"),
+        (["--credit", "much"], "--credit"),
+        (["--imagery", "satellite"], "--imagery"),
+        (["--max-turns", "0"], "--max-turns"),
+        (["--max-concurrent", "many"], "--max-concurrent"),
+        (["--idle-s", "nan"], "--idle-s"),
+        (["--surprise"], "--surprise"),
+    ],
+)
+def test_wrong_usage_is_told_before_any_file_is_read(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as usage:
-        main(["--port", "many"])
-    assert usage.value.code == 2
+        main(["--port", "0", "--tasks", "none.jsonl", "--panos", "none", *arguments])
+    said = capsys.readouterr()
+    assert usage.value.code == 2 and said.out == ""
+    assert said.err.startswith("error: ") and words in said.err and len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("arguments", "words"), [([], "nothing to serve"), (["--tasks", "t"], "--panos")])
+def test_half_a_command_line_is_wrong_usage(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as usage:
+        main(arguments)
+    said = capsys.readouterr().err
+    assert usage.value.code == 2 and said.startswith("error: ") and words in said
+
+
+def test_a_wrong_variable_is_a_fault_at_start(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GEO_ENV_ASSIGN", "banana")
+    assert main(["--port", "0", *world.arguments]) == 1
+    assert "assign" in capsys.readouterr().err
 
 
 def test_a_fault_at_start_is_an_exit_code(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "env_service.server", "--tasks", "none.jsonl", "--panos", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=60, check=False)
-    assert done.returncode == 1 and "none.jsonl" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == 1
+        and done.stderr.startswith("error: ")
+        and "none.jsonl" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_a_configuration_file_and_an_end_with_the_parent(world: World, tmp_path: Path) -> None:
@@ -78,7 +126,10 @@ def test_a_configuration_file_and_an_end_with_the_parent(world: World, tmp_path:
 
 
 def test_neither_gradio_nor_torch_is_imported_to_serve() -> None:
-    code = "import sys, env_service.server.app; print({'gradio', 'torch', 'pandas'} & set(sys.modules))"
+    code = (
+        "import sys, env_service.server.app; from env_service.geography import geography; "
+        "geography().describe(48.85, 2.35); print({'gradio', 'torch', 'pandas'} & set(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
     )

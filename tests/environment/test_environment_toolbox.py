@@ -71,6 +71,10 @@ def test_the_clients_action_model_has_the_fields_of_the_tools() -> None:
         {"op": "pin", "lat": 1, "lon": 1, "label": "x" * 201},
         {"op": "zoom", "fov_deg": 9},
         {"op": "list_pins", "surprise": 1},
+        {"op": "guess", "lat": True, "lon": 0},
+        {"op": "guess", "lat": "1", "lon": 0},
+        {"op": "guess", "lat": 1, "lon": 1, "confidence": False},
+        {"op": "pin", "lat": 1, "lon": 1, "label": 7},
     ],
 )
 def test_the_action_model_refuses_what_the_server_would(fields: dict[str, object]) -> None:
@@ -123,6 +127,23 @@ def test_faults_are_named_without_repeating_the_input() -> None:
         assert secret not in str(caught.value)
     with pytest.raises(InvalidAction, match="no such op"):
         resolve(specs, ["look"], {})
+
+
+@pytest.mark.parametrize("value", [True, False, "1", "1.0", b"1", [1], {}])
+def test_a_number_is_a_number_for_every_tool(value: object) -> None:
+    numbers = 0
+    for spec in tool_specs(Telescope):
+        for name, entry in spec.parameters["properties"].items():
+            if entry["type"] == "number":
+                numbers += 1
+                with pytest.raises(InvalidAction, match=f"{name} must be a valid number"):
+                    spec.bind({name: value})
+    assert numbers > 15
+
+
+def test_a_whole_number_does_for_one_with_a_fraction() -> None:
+    bound = resolve(tool_specs(GeoGuessrEnvironment), "pan", {}).bind({"delta_deg": 7})
+    assert bound == {"delta_deg": 7.0} and isinstance(bound["delta_deg"], float)
 
 
 def test_a_tool_without_words_for_an_argument_is_a_programming_error() -> None:

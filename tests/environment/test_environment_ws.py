@@ -73,6 +73,8 @@ BAD: dict[str, tuple[str | bytes, str | None]] = {
     "-1e308": ('{"type":"step","data":{"op":"pin","lat":-1e308,"lon":0,"label":"x"}}', None),
     "4000 digits": ('{"type":"step","data":{"op":"look","heading_deg":' + "9" * 4000 + "}}", None),
     "lat 91": ('{"type":"step","data":{"op":"guess","lat":91,"lon":0}}', None),
+    "lat true": ('{"type":"step","data":{"op":"pin","lat":true,"lon":0,"label":"x"}}', None),
+    "lat in a string": ('{"type":"step","data":{"op":"guess","lat":"1","lon":0}}', None),
     "NaN in a string": ('{"type":"step","data":{"op":"look","heading_deg":"nan"}}', None),
     "long label": (
         json.dumps({"type": "step", "data": {"op": "pin", "lat": 1, "lon": 1, "label": "x" * 300}}),

@@ -1,6 +1,7 @@
 """The client against a real server that misbehaves as told."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -133,8 +134,11 @@ def test_passing_faults_are_tried_again_and_then_named(
     ("answer", "error"),
     [
         ((302, {"Location": "http://127.0.0.1:1/"}, b""), UnexpectedAnswer),
+        ((304, {}, b""), UnexpectedAnswer),
+        ((202, {}, {"id": "12"}), UnexpectedAnswer),
+        ((204, {}, b""), UnexpectedAnswer),
         ((405, {}, b"method"), UnexpectedAnswer),
-        ((404, {}, b"nothing"), NotFound),
+        ((404, {}, b"nothing"), UnexpectedAnswer),
         ((401, {}, b""), TokenRefused),
         ((403, {}, b""), TokenRefused),
     ],
@@ -143,14 +147,51 @@ def test_lasting_faults_are_asked_once(
     answer: Any, error: type[GeoError], scripted: Any, client_for: Any
 ) -> None:
     scripted.say(answer)
-    if answer[0] == 302:
-        # Content that is no entity: a redirect is not followed, so the token stays with the graph.
-        with pytest.raises(error):
-            client_for(scripted.url, attempts=1).image("12")
-    else:
-        with pytest.raises(error):
-            client_for(scripted.url).image("12")
-    assert len(scripted.seen) == 1
+    with pytest.raises(error) as caught:
+        client_for(scripted.url).image("12")
+    assert len(scripted.seen) == 1, "a redirect is not followed: the token stays with the graph"
+    assert caught.value.fix, "what to do is said"
+
+
+def test_a_drive_of_things_that_are_no_images_is_no_answer(scripted: Any, client_for: Any) -> None:
+    scripted.say(ok({"data": [{"id": "12"}, {"id": "echo path=/image_ids"}]}))
+    with pytest.raises(UnexpectedAnswer, match="Ids that no image can have"):
+        client_for(scripted.url).image_ids("s")
+    scripted.say(ok({"data": [{"id": "12"}, {"id": "echo"}]}), ok({"data": [{"id": 12}]}))
+    assert client_for(scripted.url).image_ids("s") == ["12"], "it is asked once more"
+
+
+@pytest.mark.parametrize("status", [201, 202, 203, 205, 206, 300, 301, 302, 303, 304, 307, 308])
+def test_only_200_is_content_whatever_was_asked(status: int, scripted: Any, client_for: Any) -> None:
+    client = client_for(scripted.url)
+    asked: list[tuple[bytes, Callable[[], object]]] = [
+        (b"", lambda: client.tile(6, 1, 2)),
+        (b"\x1a\x00", lambda: client.tile(6, 1, 2)),
+        (b'{"data": []}', lambda: client.image_ids("s")),
+        (JPEG, lambda: client.download(f"{scripted.url}/x.jpg")),
+    ]
+    for body, ask in asked:
+        scripted.say((status, {}, b"" if status in (205, 304) else body))
+        with pytest.raises(UnexpectedAnswer, match=f"HTTP {status}") as caught:
+            ask()
+        assert len(scripted.seen) == 1
+        assert f"HTTP {status}" in caught.value.reason and caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (410, {}, b""),
+        (400, {}, {"error": {"code": 100, "error_subcode": 33, "message": "does not exist"}}),
+        (200, {"Content-Type": "text/html"}, b""),
+        (200, {"Content-Type": "application/json"}, b""),
+        (200, {}, b"{}"),
+    ],
+)
+def test_no_coverage_is_said_by_204_and_404_alone(answer: Any, scripted: Any, client_for: Any) -> None:
+    scripted.say(answer)
+    with pytest.raises(UnexpectedAnswer, match="tile 6/1/2"):
+        client_for(scripted.url).tile(6, 1, 2)
 
 
 def test_nobody_listening_and_no_address(client_for: Any) -> None:
@@ -340,7 +381,7 @@ def test_an_expired_link_is_resolved_again_once(scripted: Any, client_for: Any) 
     assert client.picture("12") == JPEG
     assert client.counts["links resolved again"] == 1
     scripted.say(link, expired, link, expired)
-    with pytest.raises(LinkExpired, match="Resolve the link again") as caught:
+    with pytest.raises(LinkExpired, match=r"picture of image 12 has expired.*Run the same") as caught:
         client.picture("12")
     assert len(scripted.seen) == 4
     assert "sig" not in str(caught.value).replace("signature", "")
