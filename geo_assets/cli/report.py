@@ -25,7 +25,7 @@ def report(
     if as_json:
         print((built.path / "board.json").read_text(encoding="utf-8"))
         return
-    print(board_text(built.path))
+    print(board_text(built.path).rstrip())
     print(f"\nboard picture: {built.path / 'board.png'}")
 
 

@@ -38,6 +38,7 @@ SESSION_PAUSE_S = 0.5
 MAX_UNFINISHED_SHARE = 0.02
 GIVE_UP_AFTER = 12
 SAY_EVERY_S = 2.0
+ETA_AFTER = 20
 
 
 class BudgetDiffers(GeoError):
@@ -164,7 +165,9 @@ def run_sweep(
                 rate = done / (said - began)
                 left = (len(todo) - done) / rate
                 unscored = f", {len(empty)} unscored" if empty else ""
-                say(f"{plan.arm.slug}: {done:,} of {len(todo):,} played{unscored}, about {left:,.0f} s left")
+                # The first episodes carry the servers' warm-up and would promise hours.
+                soon = f", about {left:,.0f} s left" if done >= ETA_AFTER else ""
+                say(f"{plan.arm.slug}: {done:,} of {len(todo):,} played{unscored}{soon}")
     finally:
         crew.stop()
         store.finish()
