@@ -14,6 +14,7 @@ client as the harvest; what cannot be reached is "not probed", never 0 %.
 a line) that `GEO_OSV5M_SEQUENCES` names.
 """
 
+import io
 import json
 import math
 import os
@@ -28,6 +29,7 @@ import requests
 from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.settings import ProbeSpec, TilesSpec
+from geo_assets.data._maps import picture
 from geo_assets.data._selection import draw
 from geo_assets.data._source import open_mapillary, source_identity
 from geo_assets.data._tables import row_count, table
@@ -106,6 +108,7 @@ def data_source_probe(run: StageRun) -> Made:
         metadata={
             **row_count(len(rows)),
             "verdicts": table(body),
+            **picture(shares_chart(rows), "Share of spherical images per source, with its interval"),
             **{f"{name}_not_probed_because": why for name, why in _unreached(osv, mapillary)},
         },
         checks=[Check("usable_source_found", bool(usable), {"usable": ", ".join(usable) or "none"})],
@@ -180,6 +183,29 @@ def verdicts(osv: Sample, mapillary: Sample, spec: ProbeSpec) -> list[Source]:
         ),
         _row("Mapillary", "CC BY-SA 4.0", True, mapillary, spec),
     ]
+
+
+def shares_chart(rows: Sequence[Source]) -> bytes:
+    """One line per source: the share of spherical images and its interval, or that it was not probed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 1 + 0.6 * len(rows)), dpi=100, layout="constrained")
+    axes = figure.add_subplot()
+    for at, row in enumerate(rows):
+        if row.spherical is None or row.probed is None or row.low is None or row.high is None:
+            axes.text(0.01, at, NOT_PROBED, va="center", color="0.4")
+            continue
+        axes.plot([row.low, row.high], [at, at], color="tab:blue", linewidth=6, alpha=0.4)
+        axes.plot([row.spherical / row.probed], [at], "o", color="tab:blue")
+        axes.annotate(f"{row.spherical} of {row.probed}", (row.high, at), (6, 0), textcoords="offset points")
+    axes.set_yticks(range(len(rows)), [row.source for row in rows])
+    axes.set_xlim(0, 1.15)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel("share of spherical images, 95 % interval")
+    axes.spines[["top", "right"]].set_visible(False)
+    sink = io.BytesIO()
+    figure.savefig(sink, format="png")
+    return sink.getvalue()
 
 
 def wilson(successes: int, trials: int, confidence: float) -> tuple[float, float]:

@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from env_service.canonical import canonical_json
+from geo_assets.data._maps import CREDIT, contact_sheet, picture
 from geo_assets.data._tables import counted, row_count
 from geo_assets.environment._behaviour import CONFIG, behaviour_code
 from geo_assets.environment._bundle import (
@@ -23,7 +24,7 @@ from geo_assets.environment._bundle import (
     bundle_version,
     runs_from,
 )
-from geo_assets.environment._playing import evenly, play, served, tool_table
+from geo_assets.environment._playing import evenly, openings, play, served, tool_table
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
 from geo_assets.lineage.fingerprint import code_version
 
@@ -53,9 +54,9 @@ def deployment_local(run: StageRun) -> Made:
     count = int(environment.facts["tasks"])
     if not count:
         why = {"skipped": str(environment.facts.get("empty_because", "the eval split is empty"))}
-        parity = Check(PARITY, True, why)
+        parity, views = Check(PARITY, True, why), []
     else:
-        parity = compare(environment.path / CONFIG, folder, count)
+        parity, views = compare(environment.path / CONFIG, folder, count)
     damaged = altered(folder)
     intact = Check(INTACT, not damaged, {"files": len(files), "altered": len(damaged), "limit": 0})
     return Made(
@@ -66,13 +67,19 @@ def deployment_local(run: StageRun) -> Made:
             "environment_version": environment.data_version,
             "bundle": str(folder.relative_to(run.settings.home)),
         },
-        metadata={**row_count(len(files)), "folders": counted(_folders(files), "folder")},
+        metadata={
+            **row_count(len(files)),
+            "folders": counted(_folders(files), "folder"),
+            **(
+                picture(contact_sheet(views), "Opening views that the bundle served", CREDIT) if views else {}
+            ),
+        },
         checks=[parity, intact],
     )
 
 
-def compare(config: Path, bundle: Path, tasks: int) -> Check:
-    """Play the same episodes against both services.
+def compare(config: Path, bundle: Path, tasks: int) -> tuple[Check, list[bytes]]:
+    """Play the same episodes against both services; the check, and the bundle's opening views (JPEG).
 
     Raises:
         GeoError: one of them does not start, or the bundle's code is not what runs.
@@ -82,7 +89,8 @@ def compare(config: Path, bundle: Path, tasks: int) -> Check:
     with served(config) as ours, served(bundle / CONFIG, bundle_environment(bundle)) as theirs:
         differing = [index for index in chosen if play(ours, "eval", index) != play(theirs, "eval", index)]
         same_tools = canonical_json(tool_table(ours)) == canonical_json(tool_table(theirs))
-    return Check(
+        views = openings(theirs, "eval", chosen)
+    check = Check(
         PARITY,
         not differing and same_tools,
         {
@@ -92,6 +100,7 @@ def compare(config: Path, bundle: Path, tasks: int) -> Check:
             "limit": 0,
         },
     )
+    return check, views
 
 
 def _folders(files: dict[str, str]) -> dict[str, int]:

@@ -180,7 +180,8 @@ def test_the_bundle_runs_its_own_code_and_a_difference_is_told(built: "Built", t
     geodesy = tmp_path / "b" / "env_service" / "geodesy.py"
     smaller = geodesy.read_text().replace("EARTH_RADIUS_KM = 6371.0088", "EARTH_RADIUS_KM = 6000.0")
     geodesy.write_text(smaller)
-    check = compare(home / "eval_environment" / CONFIG, tmp_path / "b", 3)
+    check, views = compare(home / "eval_environment" / CONFIG, tmp_path / "b", 3)
+    assert views and all(view.startswith(b"\xff\xd8") for view in views)
     assert not check.passed
     assert check.metadata["differing"] == 3 and check.metadata["same_tools"] is True
 
