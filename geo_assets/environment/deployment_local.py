@@ -52,13 +52,15 @@ def deployment_local(run: StageRun) -> Made:
     spec = run.specs.environment
     files = build_bundle(folder, index, mirror, run.settings.store_url, environment.data_version, spec)
     count = int(environment.facts["tasks"])
+    views: list[bytes] = []
     if not count:
         why = {"skipped": str(environment.facts.get("empty_because", "the eval split is empty"))}
-        parity, views = Check(PARITY, True, why), []
+        parity = Check(PARITY, True, why)
     else:
         parity, views = compare(environment.path / CONFIG, folder, count)
     damaged = altered(folder)
     intact = Check(INTACT, not damaged, {"files": len(files), "altered": len(damaged), "limit": 0})
+    shown = picture(contact_sheet(views), "Opening views that the bundle served", CREDIT) if views else {}
     return Made(
         data_version=bundle_version(files),
         facts={
@@ -70,9 +72,7 @@ def deployment_local(run: StageRun) -> Made:
         metadata={
             **row_count(len(files)),
             "folders": counted(_folders(files), "folder"),
-            **(
-                picture(contact_sheet(views), "Opening views that the bundle served", CREDIT) if views else {}
-            ),
+            **shown,
         },
         checks=[parity, intact],
     )
