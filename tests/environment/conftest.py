@@ -30,7 +30,7 @@ def server(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 @pytest.fixture(scope="session")
 def lab(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two slots, short limits, and tools that stall, fail and are new."""
-    flags = ("--max-concurrent", "2", "--idle-s", "4", "--step-timeout-s", "3", "--park-after-s", "2")
+    flags = ("--max-concurrent", "2", "--idle-s", "12", "--step-timeout-s", "3", "--park-after-s", "2")
     folder = tmp_path_factory.mktemp("lab")
     with serve(folder, *world.arguments, *flags, module="environment_lab_server") as running:
         yield running

@@ -88,16 +88,16 @@ def test_numbers_are_strict(server: Server) -> None:
 
 
 def test_http_sessions_share_the_cap_and_wait_without_a_slot(lab: Server) -> None:
-    until(lambda: lab.metric("geo_sessions") + lab.metric("geo_sessions_parked") == 0, 10)
+    until(lambda: lab.metric("geo_sessions") + lab.metric("geo_sessions_parked") == 0, 60)
     first, second = (post(lab, "/reset", {}).headers[SESSION] for _ in range(2))
     assert error(post(lab, "/reset", {})) == (503, "CAPACITY_REACHED")
     with lab.connect() as ws:
         assert ask(ws, {"type": "reset"})["data"]["code"] == "CAPACITY_REACHED"
-    until(lambda: post(lab, "/reset", {}).status_code == 200, 10)
+    until(lambda: post(lab, "/reset", {}).status_code == 200, 60)
     assert lab.metric("geo_sessions_parked") == 1 and lab.metric("geo_sessions") == 2
     for session in (first, second):
-        until(lambda session=session: post(lab, "/step", {"action": LOOK}, session).status_code == 200, 10)  # type: ignore[misc]
-    until(lambda: lab.metric("geo_sessions") + lab.metric("geo_sessions_parked") == 0, 10)
+        until(lambda session=session: post(lab, "/step", {"action": LOOK}, session).status_code == 200, 60)  # type: ignore[misc]
+    until(lambda: lab.metric("geo_sessions") + lab.metric("geo_sessions_parked") == 0, 60)
     assert error(post(lab, "/step", {"action": LOOK}, first)) == (410, "SESSION_EXPIRED")
 
 

@@ -265,9 +265,9 @@ def test_a_slot_left_unused_goes_to_a_newcomer_and_the_episode_waits(production:
     refused = rpc(production, HELLO)
     assert refused.status_code == 200 and "CAPACITY_REACHED" in refused.json()["error"]["message"]
     assert rpc(production, call("list_pins"), names[1]).json()["result"]["isError"] is False
-    until(lambda: "mcp-session-id" in rpc(production, HELLO).headers, 10)
+    until(lambda: "mcp-session-id" in rpc(production, HELLO).headers, 60)
     assert production.metric("geo_sessions_parked") == 1 and production.metric("geo_sessions") == 2
-    until(lambda: rpc(production, call("list_pins"), names[0]).status_code == 200, 10)
+    until(lambda: rpc(production, call("list_pins"), names[0]).status_code == 200, 60)
     for name in names:
         httpx.delete(f"{production.url}/mcp", headers={"mcp-session-id": name})
     until(lambda: production.metric("geo_sessions") + production.metric("geo_sessions_parked") == 0, 15)

@@ -207,7 +207,7 @@ def test_eight_sessions_for_a_thousand_episodes_leave_nothing_behind(world: Worl
         before = process.memory_info().rss
         wave(100)
         assert failures == []
-        until(lambda: server.metric("geo_sessions") == 0, 10)
+        until(lambda: server.metric("geo_sessions") == 0, 60)
         assert process.memory_info().rss - before < 40e6
         assert process.num_threads() < 40
 

@@ -245,7 +245,7 @@ def test_a_bug_in_a_tool_is_an_error_without_its_words(lab: Server) -> None:
 def test_an_idle_session_is_ended_and_pays_nothing_afterwards(lab: Server) -> None:
     with lab.connect() as ws:
         ask(ws, {"type": "reset"})
-        assert json.loads(ws.recv(10))["data"]["code"] == "SESSION_EXPIRED"
+        assert json.loads(ws.recv(60))["data"]["code"] == "SESSION_EXPIRED"
         with pytest.raises(websockets.ConnectionClosed) as closed:
             ask(ws, LOOK)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 4408
