@@ -39,11 +39,11 @@ def map_by_matplotlib(rings: list[NDArray[Any]], lat: float, lon: float, span: f
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.collections import PolyCollection
 
     figure = plt.figure(figsize=(size / 100, size / 100), dpi=100)
     axes = figure.add_axes((0, 0, 1, 1))
-    for ring in rings:
-        axes.fill(ring[:, 0], ring[:, 1], facecolor="#eee", edgecolor="#777", linewidth=0.6)
+    axes.add_collection(PolyCollection(rings, facecolors="#eee", edgecolors="#777", linewidths=0.6))
     axes.set_xlim(lon - span / 2, lon + span / 2)
     axes.set_ylim(lat - span / 2, lat + span / 2)
     axes.plot([lon], [lat], "ro")
