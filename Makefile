@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml $(LOCKS)/cpu.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed. Try: make PYTHON=python3.11 setup")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing packages into $(VENV) (a few minutes the first time)"
-	@$(BIN)/pip install -qq --disable-pip-version-check -c $(LOCKS)/cpu.txt -e '.[dev]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c $(LOCKS)/cpu.txt -e '.[train,dev]'
 	@touch $(STAMP)
 
 demo: setup ## run the whole graph in the sandbox, ending with the board

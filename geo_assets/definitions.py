@@ -18,8 +18,13 @@ from geo_assets.environment.eval_environment import eval_environment
 from geo_assets.environment.train_environment import train_environment
 from geo_assets.lineage.assets import Stage
 from geo_assets.reports.board_table import board_table_asset
+from geo_assets.reports.learning_controls import learning_controls_asset
 from geo_assets.reports.paired_gains import paired_gains_asset
+from geo_assets.sweeps.adapter_sweep import adapter_sweep_assets
 from geo_assets.sweeps.factory import sweep_assets
+from geo_assets.training.base_models import base_model_assets
+from geo_assets.training.run_factory import adapter_assets
+from geo_assets.training.warm_start_world import warm_start_world
 
 WHOLE_GRAPH = "whole_graph"
 
@@ -49,8 +54,13 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         train_environment,
         deployment_local,
         *sweep_assets(stage),
+        *([warm_start_world] if stage.settings.profile == "sandbox" else []),
+        *base_model_assets(stage),
+        *adapter_assets(stage),
+        *adapter_sweep_assets(stage),
         board_table_asset(stage),
         paired_gains_asset(stage),
+        *([controls] if (controls := learning_controls_asset(stage)) else []),
     ]
     return dg.Definitions(
         assets=[asset.definition(stage) for asset in declared],

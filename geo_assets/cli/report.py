@@ -12,7 +12,7 @@ def report(
         False, "--stages", help="Instead: seconds and memory of each asset's last run."
     ),
 ) -> None:
-    """Print the board over all swept arms."""
+    """Print the boards: all swept arms, then every adapter beside its base."""
     from geo_assets.definitions import load_stage
     from geo_assets.lineage.folders import require
     from geo_assets.reports.board_table import board_text

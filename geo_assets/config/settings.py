@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
+from resources.sandbox.vlm.specs import BaseModelSpec, Course, Shape, SmallWorldSpec
 
 Profile = Literal["sandbox", "live", "recorded"]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -157,6 +158,11 @@ class EnvironmentSpec:
     max_concurrent: int = 16
 
 
+BASE_4B = BaseModelSpec("Qwen/Qwen3.5-4B")
+BASE_2B = BaseModelSpec("Qwen/Qwen3.5-2B", shape=Shape(hidden=48, vision_hidden=48), course=Course(seed=2))
+"""In the sandbox of another shape than the 4B, so that serving one's adapter on the other is a real fault."""
+
+
 @dataclass(frozen=True)
 class StageSpecs:
     """All stage specs of one profile."""
@@ -169,6 +175,9 @@ class StageSpecs:
     mirror: MirrorSpec = MirrorSpec()
     split: SplitSpec = SplitSpec()
     environment: EnvironmentSpec = EnvironmentSpec()
+    small_world: SmallWorldSpec = field(default_factory=SmallWorldSpec)
+    base_model_4b: BaseModelSpec = BASE_4B
+    base_model_2b: BaseModelSpec = BASE_2B
 
 
 def stage_specs(profile: Profile) -> StageSpecs:

@@ -144,6 +144,7 @@ class GeoAsset:
     pool: str | None
     folders: Mapping[str, str]
     tags: Mapping[str, str]
+    priority: int = 0
 
     @property
     def several(self) -> bool:
@@ -189,6 +190,7 @@ class GeoAsset:
             # So that a selection like '*board_table', which leads to one of several outputs, can run.
             can_subset=self.several,
             pool=self.pool,
+            op_tags={"dagster/priority": str(self.priority)},
         )
         def compute_asset(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
             yield from run_stage(self, stage, context)
@@ -297,6 +299,7 @@ def geo_asset(
     folders: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
     name: str | None = None,
+    priority: int = 0,
 ) -> Callable[[Compute], GeoAsset]:
     """Declare the asset computed by a function; the module's docstring is its description.
 
@@ -314,6 +317,7 @@ def geo_asset(
         folders: folder per output below the home, where it is not the output's name.
         tags: Dagster tags.
         name: the asset's name, when it is not the function's.
+        priority: of those that could start, the highest does; for what everything else waits for.
     """
 
     def declare(compute: Compute) -> GeoAsset:
@@ -335,6 +339,7 @@ def geo_asset(
             pool=pool,
             folders=dict(folders or {}),
             tags=dict(tags or {}),
+            priority=priority,
         )
 
     return declare

@@ -32,6 +32,7 @@ NEUTRAL = (
     "geo_assets.lineage.fingerprint",
     "geo_assets.lineage.folders",
     "geo_assets.lineage.orphans",
+    "resources.compute",
     "resources.processes",
 )
 DATA_OF = {"env_service.geography": "env_service/data"}

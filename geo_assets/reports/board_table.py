@@ -1,12 +1,14 @@
-"""The board: every arm of the profile over the same tasks and passes, with what its figures are worth.
+"""The boards: arms over the same tasks and passes, with what their figures are worth.
 
 Rewards are recomputed from raw distance and raw cost through the pinned curve `board-v1`. The standard error
 and the 95 % interval are separate, labelled columns. Medians are over guesses, shares over scored episodes.
 An arm with unscored episodes is shown as incomplete and has no figures. Arms that another harness played are
-not put beside each other. Costs seconds; reads every episode, and refuses those that no sweep published.
+not put beside each other; every adapter has a board of its own, with the base arm of its own sweep. Costs
+seconds; reads every episode, and refuses those that no sweep published.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,18 @@ from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports import statistics
 from geo_assets.reports._text import rows_text
-from geo_assets.reports.arm_data import CURVE, ArmData, comparable, load_arms_data
+from geo_assets.reports.arm_data import (
+    CURVE,
+    ArmData,
+    Board,
+    board_assets,
+    board_data,
+    boards_of,
+    comparable,
+)
 from geo_assets.reports.charts import inline_png, interval_chart
-from geo_assets.reports.tables import column, markdown, rounded, table_metadata, write_table
-from geo_assets.sweeps.names import asset_name
+from geo_assets.reports.tables import Row, column, markdown, rounded, table_metadata, write_table
+from geo_assets.sweeps.adapter_arms import AdapterSweep, adapter_sweeps
 
 NAME = "board_table"
 TABLE = "board"
@@ -97,19 +107,20 @@ def board_table_asset(stage: Stage) -> GeoAsset:
     """The asset for one profile; its parents are the profile's sweeps.
 
     Raises:
-        ArmsFileError: the arms file cannot be used.
+        ArmsFileError: the arms or the runs file cannot be used.
     """
-    arms = load_arms(stage.settings.profile)
+    arms, adapters = load_arms(stage.settings.profile), adapter_sweeps(stage.settings.profile)
+    boards = boards_of(arms, adapters)
 
     @geo_asset(
         name=NAME,
         group="reports",
-        deps=[asset_name(slug) for slug in board_slugs(arms)],
-        spec=lambda specs: boards_value(arms),
+        deps=board_assets(boards),
+        spec=lambda specs: boards_value(boards),
         kinds={"csv", "parquet", "png"},
     )
     def board_table(run: StageRun) -> Made:
-        return make_board(run, arms)
+        return make_board(run, arms, adapters)
 
     return board_table
 
@@ -121,52 +132,67 @@ def board_rows_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def board_text(folder: Path, width: int = 80) -> str:
-    """A built board as plain text of at most `width` columns."""
-    return rows_text(board_rows_of(folder), width)
+    """The built boards as plain text of at most `width` columns, each under its name if there are several."""
+    rows = board_rows_of(folder)
+    names = list(dict.fromkeys(row["board"] for row in rows))
+    parts = [rows_text([row for row in rows if row["board"] == name], width) for name in names]
+    if len(names) < 2:
+        return "".join(parts)
+    return "\n".join(f"{name}\n{part}" for name, part in zip(names, parts, strict=True))
 
 
-def board_slugs(arms: Arms) -> list[str]:
-    """Slugs of every arm on a board of the profile, in the order of the boards."""
-    return list(dict.fromkeys(slug for board in arms.boards.values() for slug in board.ladder))
+def boards_markdown(boards: Sequence[Board], rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """One Markdown table per board, under the board's label where there are several."""
+    tables = [markdown([row for row in rows if row["board"] == board.name], columns) for board in boards]
+    if len(boards) < 2:
+        return "".join(tables)
+    labelled = zip(boards, tables, strict=True)
+    return "\n\n".join(f"**{board.spec.label}**\n\n{table}" for board, table in labelled)
 
 
-def boards_value(arms: Arms) -> dict[str, Any]:
-    """What the arms file contributes to a table: boards, and how arms are called."""
-    named = {slug: [arms.get(slug).label, arms.get(slug).kind] for slug in board_slugs(arms)}
-    boards = {name: board.model_dump(mode="json") for name, board in arms.boards.items()}
-    return {"boards": boards, "arms": named}
+def boards_value(boards: Sequence[Board]) -> dict[str, Any]:
+    """What the boards contribute to a table: who stands on them, from which sweep, and under what name."""
+    return {
+        board.name: {
+            "board": board.spec.model_dump(mode="json"),
+            "sweep": board.sweep,
+            "arms": {arm.slug: [arm.label, arm.kind] for arm in board.arms},
+        }
+        for board in boards
+    }
 
 
-def make_board(run: StageRun, arms: Arms) -> Made:
+def make_board(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ()) -> Made:
     """Compute the board and write it.
 
     Raises:
         MissingUpstream: a sweep has not been made.
         UnequalComparison: arms of a board differ in environment, harness, passes or tasks.
     """
-    data = load_arms_data(run, [arms.get(slug) for slug in board_slugs(arms)])
+    boards = boards_of(arms, adapters)
+    data = {board.name: board_data(run, board) for board in boards}
     folder = run.folder().path
     rows: list[dict[str, Any]] = []
     pictures: dict[str, Any] = {}
-    for number, (name, board) in enumerate(arms.boards.items()):
-        on_board = [data[slug] for slug in board.ladder]
+    for number, board in enumerate(boards):
+        name, on_board = board.name, list(data[board.name].values())
         comparable(on_board, f"Board {name}")
         own = board_rows(name, on_board)
         rows += own
-        png = _chart(board, own)
+        png = _chart(board.spec, own)
         path = folder / (f"{TABLE}_{name}.png" if number else f"{TABLE}.png")
         atomic_write(path, png)
-        pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, board.label))
+        pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, board.spec.label))
         pictures[f"picture_{name}_path"] = dg.MetadataValue.path(str(path))
     write_table(folder, TABLE, rows, SCHEMA)
     facts = {
         "arms": len(rows),
         "incomplete": sum(not row["complete"] for row in rows),
         "curve": CURVE,
-        **{f"mean_of_k_{row['arm']}": row["mean_of_k"] for row in rows if row["complete"]},
+        **{f"mean_of_k_{_told(row, boards)}": row["mean_of_k"] for row in rows if row["complete"]},
     }
     metadata = {
-        "table": dg.MetadataValue.md(markdown(rows, MARKDOWN)),
+        "table": dg.MetadataValue.md(boards_markdown(boards, rows, MARKDOWN)),
         **table_metadata(rows, SCHEMA),
         **pictures,
     }
@@ -228,6 +254,12 @@ def _identity(board: str, arm: ArmData) -> dict[str, Any]:
         "harness_version": arm.harness_version,
         "sweep_version": arm.sweep_version,
     }
+
+
+def _told(row: Row, boards: Sequence[Board]) -> str:
+    """An arm's name among the facts. The base arm of an adapter's sweep is another one in every sweep."""
+    shared = row["arm"] != row["board"] and any(board.sweep == row["board"] for board in boards)
+    return f"{row['board']}_{row['arm']}" if shared else str(row["arm"])
 
 
 def _percent(flags: Any) -> float:

@@ -1,10 +1,11 @@
 """Who is better than whom, and by how much: every pair of a board, paired task by task.
 
 Each arm against the base arm of its board, and against the next arm below it on the ladder, only within one
-environment, one harness, one task set, one k and one protocol. The standard error and the 95 % interval are
-separate, labelled columns; beside them a bootstrap interval over tasks, Holm's adjustment within each family
-of pairs, the smallest detectable difference, and the gain split into guessing at all and guessing closer.
-Costs seconds.
+environment, one harness, one task set, one k and one protocol; an adapter against the base arm of its own
+sweep and no other. The standard error and the 95 % interval are separate, labelled columns; beside them a
+bootstrap interval over tasks, Holm's adjustment within each family of pairs, the smallest detectable
+difference, and the gain split into guessing at all and guessing closer, each part with its own error and
+interval. Costs seconds.
 """
 
 from collections.abc import Sequence
@@ -19,11 +20,11 @@ from geo_assets.config.arms import Arms, BoardSpec, load_arms
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports import statistics
-from geo_assets.reports.arm_data import CURVE, ArmData, comparable, load_arms_data
-from geo_assets.reports.board_table import board_slugs, boards_value
+from geo_assets.reports.arm_data import CURVE, ArmData, board_assets, board_data, boards_of, comparable
+from geo_assets.reports.board_table import boards_markdown, boards_value
 from geo_assets.reports.charts import inline_png, interval_chart
-from geo_assets.reports.tables import column, markdown, rounded, table_metadata, write_table
-from geo_assets.sweeps.names import asset_name
+from geo_assets.reports.tables import column, rounded, table_metadata, write_table
+from geo_assets.sweeps.adapter_arms import AdapterSweep, adapter_sweeps
 
 NAME = "paired_gains"
 SIGNIFICANT = 0.05
@@ -55,8 +56,12 @@ SCHEMA = pa.schema(
         column("detectable", pa.float64(), "smallest detectable difference: 2.80 standard errors"),
         column("guessed_at_all", pa.float64(), "part of delta that comes from guessing at all"),
         column("guessed_at_all_se", pa.float64(), "its standard error"),
+        column("guessed_at_all_ci95_low", pa.float64(), "guessed_at_all - 1.96 standard errors"),
+        column("guessed_at_all_ci95_high", pa.float64(), "guessed_at_all + 1.96 standard errors"),
         column("closer", pa.float64(), "gain by guessing closer, over tasks where both guessed"),
         column("closer_se", pa.float64(), "its standard error"),
+        column("closer_ci95_low", pa.float64(), "closer - 1.96 standard errors"),
+        column("closer_ci95_high", pa.float64(), "closer + 1.96 standard errors"),
         column("closer_tasks", pa.int32(), "tasks where both guessed"),
         column("curve", pa.string(), "curve of the rewards"),
         column("protocol", pa.string(), "how turns were exchanged"),
@@ -77,8 +82,12 @@ MARKDOWN = {
     "significant": "{significant}",
     "better on": "{better_on} of {tasks}",
     "detectable": "{detectable:.4f}",
-    "guessed at all": "{guessed_at_all:+.4f} (se {guessed_at_all_se:.4f})",
-    "guessed closer": "{closer:+.4f} (se {closer_se:.4f})",
+    "guessed at all": "{guessed_at_all:+.4f}",
+    "guessed at all: standard error": "{guessed_at_all_se:.4f}",
+    "guessed at all: 95 % interval": "{guessed_at_all_ci95_low:+.4f} to {guessed_at_all_ci95_high:+.4f}",
+    "guessed closer": "{closer:+.4f}",
+    "guessed closer: standard error": "{closer_se:.4f}",
+    "guessed closer: 95 % interval": "{closer_ci95_low:+.4f} to {closer_ci95_high:+.4f}",
 }
 
 
@@ -106,42 +115,45 @@ def paired_gains_asset(stage: Stage) -> GeoAsset:
     """The asset for one profile; its parents are the profile's sweeps.
 
     Raises:
-        ArmsFileError: the arms file cannot be used.
+        ArmsFileError: the arms or the runs file cannot be used.
     """
-    arms = load_arms(stage.settings.profile)
+    arms, adapters = load_arms(stage.settings.profile), adapter_sweeps(stage.settings.profile)
+    boards = boards_of(arms, adapters)
 
     @geo_asset(
         name=NAME,
         group="reports",
-        deps=[asset_name(slug) for slug in board_slugs(arms)],
-        spec=lambda specs: boards_value(arms),
+        deps=board_assets(boards),
+        spec=lambda specs: boards_value(boards),
         kinds={"csv", "parquet", "png"},
     )
     def paired_gains(run: StageRun) -> Made:
-        return make_gains(run, arms)
+        return make_gains(run, arms, adapters)
 
     return paired_gains
 
 
-def make_gains(run: StageRun, arms: Arms) -> Made:
+def make_gains(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ()) -> Made:
     """Compute the pairs and write them.
 
     Raises:
         MissingUpstream: a sweep has not been made.
         UnequalComparison: arms of a board differ in environment, harness, passes or tasks.
     """
-    data = load_arms_data(run, [arms.get(slug) for slug in board_slugs(arms)])
+    boards = boards_of(arms, adapters)
+    data = {board.name: board_data(run, board) for board in boards}
     folder = run.folder().path
     rows: list[dict[str, Any]] = []
     skipped: list[str] = []
     pictures: dict[str, Any] = {}
-    for number, (name, board) in enumerate(arms.boards.items()):
-        comparable([data[slug] for slug in board.ladder], f"Board {name}")
-        found = pairs(board, data)
+    for number, on in enumerate(boards):
+        name, board, own_data = on.name, on.spec, data[on.name]
+        comparable(list(own_data.values()), f"Board {name}")
+        found = pairs(board, own_data)
         skipped += [f"{p.arm.slug} − {p.against.slug}: {p.obstacle}" for p in found if p.obstacle]
         own = gain_rows(name, [pair for pair in found if not pair.obstacle])
         rows += own
-        png = _chart(board, data[board.base].spec.label, own)
+        png = _chart(board, own_data[board.base].spec.label, own)
         path = folder / (f"{NAME}_{name}.png" if number else f"{NAME}.png")
         atomic_write(path, png)
         pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, f"{board.label}, paired"))
@@ -154,7 +166,7 @@ def make_gains(run: StageRun, arms: Arms) -> Made:
         "curve": CURVE,
     }
     metadata = {
-        "table": dg.MetadataValue.md(markdown(rows, MARKDOWN)),
+        "table": dg.MetadataValue.md(boards_markdown(boards, rows, MARKDOWN)),
         "not_paired": dg.MetadataValue.md("\n".join(f"- {line}" for line in skipped) or "none"),
         **table_metadata(rows, SCHEMA),
         **pictures,
@@ -163,10 +175,13 @@ def make_gains(run: StageRun, arms: Arms) -> Made:
 
 
 def pairs(board: BoardSpec, data: dict[str, ArmData]) -> list[Pair]:
-    """Every arm against the base, then every arm against the next below on the ladder."""
+    """Every arm against the base, then every arm against the next below on the ladder.
+
+    A ladder of two would only repeat the pair with the base.
+    """
     base = data[board.base]
     against_base = [Pair("base", data[slug], base) for slug in board.ladder if slug != board.base]
-    steps = zip(board.ladder, board.ladder[1:], strict=False)
+    steps = zip(board.ladder, board.ladder[1:], strict=False) if len(board.ladder) > 2 else ()
     return against_base + [Pair("ladder", data[upper], data[lower]) for upper, lower in steps]
 
 
@@ -215,14 +230,24 @@ def _row(board: str, pair: Pair) -> dict[str, Any]:
         "detectable": gain.detectable,
         "guessed_at_all": split.guessed_at_all.mean,
         "guessed_at_all_se": split.guessed_at_all.se,
+        **_interval("guessed_at_all", split.guessed_at_all),
         "closer": split.closer.mean if split.closer else None,
         "closer_se": split.closer.se if split.closer else None,
+        **_interval("closer", split.closer),
         "closer_tasks": split.closer.n if split.closer else 0,
         "curve": CURVE,
         "protocol": arm.spec.protocol,
         "environment_version": arm.environment_version,
         "sweep_version": arm.sweep_version,
         "against_version": against.sweep_version,
+    }
+
+
+def _interval(name: str, part: statistics.Estimate | None) -> dict[str, float | None]:
+    reach = part.ci95 if part else None
+    return {
+        f"{name}_ci95_low": reach.low if reach else None,
+        f"{name}_ci95_high": reach.high if reach else None,
     }
 
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from env_service.canonical import sha256_hex
 from env_service.errors import GeoError
 from env_service.geodesy import haversine_km
+from geo_assets.sweeps.names import sweep_slug
 from geo_assets.sweeps.records import EpisodeRecord, Result, Timing
 
 EPISODES = "episodes.jsonl"
@@ -105,8 +106,8 @@ def refuse_bad(path: Path, reading: Reading) -> None:
         first, more = reading.bad[0], len(reading.bad) - 1
         raise DamagedEpisodes(
             f"{path}:{first.number} {first.why}" + (f" (and {more} more such lines)" if more else ""),
-            f"Run: geo sweep {path.parent.name} (it moves such lines to {REJECTED} and plays those episodes "
-            "again, and no others)",
+            f"Run: geo sweep {sweep_slug(path.parent)} (it moves such lines to {REJECTED} and plays those "
+            "episodes again, and no others)",
         )
 
 

@@ -110,7 +110,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
                     raise DeadEndpoint(
                         f"{run.name} has no scored episode", "Check the endpoint and run it again"
                     )
-                shown = strip(mending(kept, lambda: replay(_telling(swept.records), served.url)))
+                shown = strip(mending(kept, lambda: replay(telling_episode(swept.records), served.url)))
             tasks = plan.tasks
             atomic_write(picture, shown)
         write_outcomes(folder, store.records.values())
@@ -118,7 +118,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
     metadata = {
         "episode_path": dg.MetadataValue.path(str(picture)),
         "episode": dg.MetadataValue.md(inline(shown, "image/jpeg", f"one episode of {arm.label}")),
-        "failures": dg.MetadataValue.json(_failures(swept.records)),
+        "failures": dg.MetadataValue.json(failures_of(swept.records)),
     }
     scored = {"scored": len(swept.records), "wanted": tasks * arm.k, "unscored": len(swept.unscored)}
     check = Check(PASSES_COMPLETE, swept.complete and len(swept.records) == tasks * arm.k, scored)
@@ -177,11 +177,12 @@ def _mean(values: Sequence[float]) -> float:
     return round(float(np.mean(values)), 6)
 
 
-def _telling(records: Sequence[EpisodeRecord]) -> EpisodeRecord:
+def telling_episode(records: Sequence[EpisodeRecord]) -> EpisodeRecord:
     """The episode that shows most: most different tools used, then the first."""
     return max(records, key=lambda record: (len(record.result.counts), -record.sample, -record.task_index))
 
 
-def _failures(records: Sequence[EpisodeRecord]) -> dict[str, int]:
+def failures_of(records: Sequence[EpisodeRecord]) -> dict[str, int]:
+    """How many episodes show each of the model's faults."""
     found = sorted(failure for record in records for failure in record.result.failures)
     return {failure: found.count(failure) for failure in dict.fromkeys(found)}

@@ -62,6 +62,7 @@ class Plan:
         tasks: number of tasks of the eval split.
         environment_version, harness_version: provenance of every record.
         tools: the environment's tool definitions.
+        sweep: what to type after `geo sweep`, where that is not the arm's slug.
     """
 
     arm: ArmSpec
@@ -69,6 +70,12 @@ class Plan:
     environment_version: str
     harness_version: str
     tools: Sequence[Tool]
+    sweep: str = ""
+
+    @property
+    def slug(self) -> str:
+        """What to type after `geo sweep` to go on with it."""
+        return self.sweep or self.arm.slug
 
     @property
     def keys(self) -> list[tuple[int, int]]:
@@ -155,7 +162,7 @@ def run_sweep(
                     raise DeadEndpoint(
                         f"{plan.arm.slug}: {streak} episodes in a row got no reply, the last because "
                         f"{outcome.error.problem}",
-                        f"Check the endpoint, then run: geo sweep {plan.arm.slug} --resume",
+                        f"Check the endpoint, then run: geo sweep {plan.slug} --resume",
                     )
             else:
                 store.append(*outcome)
@@ -197,7 +204,7 @@ def _refuse_dead_passes(plan: Plan, store: SweepStore, faults: dict[tuple[int, i
         raise DeadEndpoint(
             f"{plan.arm.slug}: replies without a finish reason exceed {MAX_UNFINISHED_SHARE:.0%} ({passes}); "
             f"these passes were moved to {folder.name} and count for nothing",
-            f"Check the endpoint, then run: geo sweep {plan.arm.slug} --resume",
+            f"Check the endpoint, then run: geo sweep {plan.slug} --resume",
         )
 
 
@@ -314,7 +321,7 @@ class _Crew:
                 thread.join(timeout=SAY_EVERY_S)
 
     def _work(self) -> None:
-        session = _OwnSession(self._plan.arm.slug, self._env_url, self._stopped, self._kept)
+        session = _OwnSession(self._plan.slug, self._env_url, self._stopped, self._kept)
         try:
             while not self._stopped.is_set():
                 try:

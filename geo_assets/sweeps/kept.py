@@ -54,13 +54,21 @@ class KeptServer:
         name: what messages call it.
         command: what to type to go on, for the message when it is over.
         config: a file that must be as it was when the server is started again.
+        start_timeout_s: how long it may take until it serves.
 
     Raises:
         GeoError: on entering, when it does not start.
     """
 
     def __init__(
-        self, module: str, options: Sequence[str], *, name: str, command: str, config: Path | None = None
+        self,
+        module: str,
+        options: Sequence[str],
+        *,
+        name: str,
+        command: str,
+        config: Path | None = None,
+        start_timeout_s: float = 60.0,
     ) -> None:
         self.name = name
         self._module = module
@@ -70,7 +78,8 @@ class KeptServer:
         self._began_with = _digest(config)
         self._lock = threading.Lock()
         self._generation = 0
-        self._server = ServerProcess(module, [*options, PORT, "0"], name=name)
+        self._start_timeout_s = start_timeout_s
+        self._server = self._process("0")
 
     def __enter__(self) -> "KeptServer":
         self._server.start()
@@ -124,13 +133,17 @@ class KeptServer:
                 raise self._over(f"ended {how}, and what it served was built anew meanwhile")
             port = str(urlsplit(self._server.url).port)
             self._server.stop()
-            self._server = ServerProcess(self._module, [*self._options, PORT, port], name=self.name)
+            self._server = self._process(port)
             try:
                 self._server.start()
             except GeoError as error:
                 raise self._over(f"ended {how} and does not start again ({error.problem})") from None
             self._generation += 1
             return True
+
+    def _process(self, port: str) -> ServerProcess:
+        options = [*self._options, PORT, port]
+        return ServerProcess(self._module, options, name=self.name, start_timeout_s=self._start_timeout_s)
 
     def _over(self, what: str) -> ServerDied:
         return ServerDied(

@@ -17,6 +17,7 @@ from env_service.canonical import atomic_write, sha256_file
 from env_service.errors import GeoError
 from env_service.geodesy import haversine_km
 from geo_assets.sweeps.episode_file import EPISODES, read_episodes
+from geo_assets.sweeps.names import sweep_slug
 from geo_assets.sweeps.records import EpisodeRecord, Result
 from geo_assets.sweeps.store import OUTCOMES
 
@@ -135,7 +136,7 @@ def read_outcomes(folder: Path, say: Callable[[str], None] = lambda _: None) -> 
         GeoError: there are no episodes, or they cannot be read.
     """
     if not (folder / EPISODES).exists():
-        raise GeoError(f"No episodes stand in {folder}", f"Run: geo sweep {folder.name}")
+        raise GeoError(f"No episodes stand in {folder}", f"Run: geo sweep {sweep_slug(folder)}")
     return fitted_outcomes(folder, read_episodes(folder / EPISODES, say).values(), say)
 
 

@@ -86,6 +86,11 @@ def tool_definitions(tools: Sequence[Tool], available: Sequence[str]) -> list[di
     ]
 
 
+def opening_content(seen: GeoObservation, max_turns: int) -> list[dict[str, Any]]:
+    """Content of the opening message: the environment's words, the turn budget, and the first picture."""
+    return [_text(f"{seen.prompt} {BUDGET.format(turns=max_turns)}\n{seen.feedback}"), *_picture(seen)]
+
+
 @dataclass
 class Conversation:
     """Messages so far, with a digest that does not have to read every picture again."""
@@ -121,9 +126,7 @@ def play(
     """
     seen = session.reset(split, task_index)
     talk = Conversation()
-    talk.add(
-        "user", [_text(f"{seen.prompt} {BUDGET.format(turns=max_turns)}\n{seen.feedback}"), *_picture(seen)]
-    )
+    talk.add("user", opening_content(seen, max_turns))
     definitions = tool_definitions(tools, seen.available_tools)
     ops = {str(tool["name"]): str(tool["op"]) for tool in tools}
     opening, turns, replies, forced = picture_sha256(seen), list[Turn](), list[Reply](), False

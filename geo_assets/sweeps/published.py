@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from env_service.errors import GeoError
 from geo_assets.lineage.folders import MARKER, Published
 from geo_assets.sweeps.episode_file import EPISODES, Key, read_file, refuse_bad
+from geo_assets.sweeps.names import sweep_slug
 from geo_assets.sweeps.outcomes import fitted_outcomes, outcome_table
 from geo_assets.sweeps.records import EpisodeRecord, Provenance
 from geo_assets.sweeps.version import episodes_version
@@ -73,7 +74,7 @@ def read_published(
         AlteredSweep: the marker says too little, or the episodes are not those that were published.
         DamagedEpisodes: a line is no episode.
     """
-    folder, slug = published.path, published.path.name
+    folder, slug = published.path, sweep_slug(published.path)
     facts, path = _facts(published, slug), folder / EPISODES
     if not path.exists():
         raise AlteredSweep(f"{name} is finished and {folder} holds no {EPISODES}", _mend(slug))

@@ -8,9 +8,11 @@ from sweeps_lab import lab_arm
 from env_service.geodesy import destination, haversine_km
 from geo_assets.config.arms import Arms, ArmSpec, BoardSpec
 from geo_assets.lineage.folders import AssetFolder
+from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.adapter_arms import AdapterSweep
 from geo_assets.sweeps.factory import facts_of, sweep_version
 from geo_assets.sweeps.harness import Swept
-from geo_assets.sweeps.names import folder_name
+from geo_assets.sweeps.names import folder_name, member_folder
 from geo_assets.sweeps.outcomes import write_outcomes
 from geo_assets.sweeps.records import EpisodeRecord, Pose, Provenance, Result, Turn
 
@@ -97,19 +99,50 @@ def publish(
     missing: Sequence[tuple[int, int]] = (),
 ) -> None:
     """A finished sweep: one row of distances per task, one column per pass; `missing` are (sample, task)."""
-    tasks, k = len(distances), len(distances[0])
-    arm = lab_arm(slug, k=k)
+    arm, folder = lab_arm(slug, k=len(distances[0])), AssetFolder(home, folder_name(slug))
+    folder.publish(*write_arm(folder, arm, distances, cost, env, harness, missing))
+
+
+def publish_adapter(
+    home: Path,
+    sweep: AdapterSweep,
+    base: Distances,
+    adapter: Distances,
+    harnesses: Sequence[str] = ("h", "h"),
+) -> None:
+    """A finished adapter sweep; costs are 0.1 for the base and 0.05 for the adapter."""
+    versions: dict[str, str] = {}
+    facts: dict[str, object] = {}
+    sides = (sweep.base, base, 0.1), (sweep.adapter, adapter, 0.05)
+    for (arm, distances, cost), harness in zip(sides, harnesses, strict=True):
+        folder = AssetFolder(home, member_folder(sweep.slug, arm.slug))
+        played = arm.model_copy(update={"k": len(distances[0])})
+        versions[arm.slug], own = write_arm(folder, played, distances, cost, "env-1", harness, ())
+        facts[arm.slug] = own | {"sweep_version": versions[arm.slug]}
+    AssetFolder(home, folder_name(sweep.slug)).publish(content_version(versions), {"arms": facts})
+
+
+def write_arm(
+    folder: AssetFolder,
+    arm: ArmSpec,
+    distances: Distances,
+    cost: float,
+    env: str,
+    harness: str,
+    missing: Sequence[tuple[int, int]],
+) -> tuple[str, dict[str, object]]:
+    """Write an arm's episodes; returns the sweep's version and facts."""
+    tasks, k = len(distances), arm.k
     keys = [(sample, task) for sample in range(k) for task in range(tasks)]
     records = tuple(
         episode(arm, task, sample, distances[task][sample], cost, env, harness)
         for sample, task in keys
         if (sample, task) not in missing
     )
-    folder = AssetFolder(home, folder_name(slug))
     folder.file("episodes.jsonl").write_bytes(b"".join(record.line() for record in records))
     write_outcomes(folder.path, records)
     swept = Swept(records, tuple(missing))
-    folder.publish(sweep_version(arm, swept), facts_of(arm, swept, tasks, env, harness))
+    return sweep_version(arm, swept), facts_of(arm, swept, tasks, env, harness)
 
 
 def three_arms() -> Arms:

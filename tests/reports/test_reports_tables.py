@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from reports_lab import SLUGS, publish, three_arms
+from reports_lab import SLUGS, publish, publish_adapter, three_arms
 from sweeps_lab import lab_run, lab_stage
 
 from env_service.errors import GeoError
@@ -20,6 +20,7 @@ from geo_assets.reports import charts
 from geo_assets.reports.arm_data import UnequalComparison
 from geo_assets.reports.board_table import board_rows_of, board_table_asset, board_text, make_board
 from geo_assets.reports.paired_gains import make_gains, paired_gains_asset
+from geo_assets.sweeps.adapter_arms import adapter_sweeps
 from geo_assets.sweeps.episode_file import DamagedEpisodes
 from geo_assets.sweeps.published import AlteredSweep
 from geo_assets.sweeps.version import harness_version
@@ -293,6 +294,8 @@ def test_dagster_shows_tables_pictures_and_schema(tmp_path: Path) -> None:
     stage = lab_stage(tmp_path)
     for slug in ("noisy_oracle", "true_capital", "best_fixed_point", "random_land_point", "never_guesses"):
         publish(tmp_path, slug, NEVER if slug == "never_guesses" else FAR)
+    for sweep in adapter_sweeps("sandbox"):
+        publish_adapter(tmp_path, sweep, FAR, NEAR)
     assets = [board_table_asset(stage), paired_gains_asset(stage)]
     parents = [dg.AssetSpec(name) for name in assets[0].deps]
     with dg.DagsterInstance.ephemeral() as instance:
@@ -307,4 +310,5 @@ def test_dagster_shows_tables_pictures_and_schema(tmp_path: Path) -> None:
         assert "95 % interval" in str(metadata["table"].value)
         assert "data:image/png;base64," in str(metadata["picture_sandbox"].value)
         assert Path(str(metadata["picture_sandbox_path"].value)).is_file()
+        assert "data:image/png;base64," in str(metadata["picture_adapter_run3"].value)
         assert "dagster/column_schema" in metadata

@@ -1,7 +1,8 @@
 """Climate, soil, relief and sun of a place: smooth functions of latitude, longitude, month and hour.
 
 The world's dry, wet, red-soiled and mountainous parts are sums of Gaussian regions. Temperature falls with
-latitude and swings with the month, more in the interior of continents.
+latitude and swings with the month, more in the interior of continents. The bedrock changes over thousands of
+kilometres and gives its colour to the soil, to what grows on it, and to the stone that roads are made of.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from resources.sandbox.earth.palette import Colour, mix
+from resources.sandbox.earth.palette import Colour, mix, tinted
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,29 @@ CONTINENTAL = (
 )
 
 
+# Per surface two waves over the globe: what multiplies the unit vector of a place, and a phase. Lengths
+# of 2 to 5 mean that a tint turns into its opposite over 4,000 to 10,000 km.
+STONE_WAVES = (((1.9, 0.6, 1.1), 0.4), ((-0.7, 2.1, 0.9), 2.0))
+SOIL_WAVES = (((3.4, -2.2, 2.1), 1.1), ((-2.0, -3.6, 2.4), 4.1))
+GRASS_WAVES = (((-1.4, 2.2, 2.6), 0.2), ((2.9, 1.7, -1.5), 5.2))
+STONE_STRENGTH, SOIL_STRENGTH, GRASS_STRENGTH = 17.0, 26.0, 22.0
+Waves = tuple[tuple[tuple[float, float, float], float], tuple[tuple[float, float, float], float]]
+
+
+def bedrock_tint(lat: float, lon: float, waves: Waves, strength: float) -> Colour:
+    """A tint of up to about `strength` per channel: warm or cold, and to a lesser degree green or rosy."""
+    phi, theta = math.radians(lat), math.radians(lon)
+    at = (math.cos(phi) * math.cos(theta), math.cos(phi) * math.sin(theta), math.sin(phi))
+    warm, green = (
+        math.sin(sum(k * x for k, x in zip(wave, at, strict=True)) + phase) for wave, phase in waves
+    )
+    return (
+        strength * (0.8 * warm - 0.3 * green),
+        strength * 0.45 * green,
+        strength * (-0.8 * warm - 0.3 * green),
+    )
+
+
 def weight(regions: tuple[Region, ...], lat: float, lon: float) -> float:
     """Sum of the regions' Gaussians at a place."""
     total = 0.0
@@ -131,7 +155,8 @@ class Climate:
     """What grows and lies at a place in a month.
 
     `arid`, `wet`, `red`, `snow`, `hills` in [0, 1]; `mean_c` and `now_c` temperatures in degrees Celsius
-    (of the year, of the month); colours for tree leaves, grass and bare soil.
+    (of the year, of the month); colours for tree leaves, grass and bare soil; `stone` is the tint of roads
+    and paving.
     """
 
     arid: float
@@ -144,6 +169,7 @@ class Climate:
     leaf: Colour
     grass: Colour
     soil: Colour
+    stone: Colour
 
 
 def climate_at(lat: float, lon: float, month: int) -> Climate:
@@ -163,6 +189,8 @@ def climate_at(lat: float, lon: float, month: int) -> Climate:
     leaf = mix(leaf, (150.0, 146.0, 74.0), (arid - 0.12) / 0.45)
     soil = mix(mix((112.0, 92.0, 70.0), (222.0, 192.0, 138.0), arid * 1.3), (192.0, 78.0, 42.0), red)
     grass = mix(mix(leaf, (156.0, 178.0, 98.0), 0.45), (212.0, 194.0, 108.0), (arid - 0.1) / 0.35)
+    soil = tinted(soil, bedrock_tint(lat, lon, SOIL_WAVES, SOIL_STRENGTH))
+    grass = tinted(grass, bedrock_tint(lat, lon, GRASS_WAVES, GRASS_STRENGTH))
     grass = mix(mix(grass, soil, (arid - 0.4) / 0.3), (170.0, 158.0, 96.0), (7.0 - now) / 12.0)
     return Climate(
         arid=arid,
@@ -175,6 +203,7 @@ def climate_at(lat: float, lon: float, month: int) -> Climate:
         leaf=leaf,
         grass=grass,
         soil=soil,
+        stone=bedrock_tint(lat, lon, STONE_WAVES, STONE_STRENGTH),
     )
 
 

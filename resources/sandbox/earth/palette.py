@@ -66,6 +66,15 @@ def mix(first: Colour, second: Colour, share: float) -> Colour:
     )
 
 
+def tinted(colour: Colour, tint: Colour) -> Colour:
+    """The colour with a tint added, kept within [0, 255]."""
+    return (
+        min(255.0, max(0.0, colour[0] + tint[0])),
+        min(255.0, max(0.0, colour[1] + tint[1])),
+        min(255.0, max(0.0, colour[2] + tint[2])),
+    )
+
+
 def scale(colour: Colour, factor: float) -> Colour:
     """The colour made brighter or darker, kept within [0, 255]."""
     return (

@@ -13,7 +13,7 @@ from resources.sandbox.earth.chance import unit
 from resources.sandbox.earth.climate import Climate, climate_at, sun_position
 from resources.sandbox.earth.coast import sea_bearings
 from resources.sandbox.earth.countries import CountryTraits, traits
-from resources.sandbox.earth.palette import Colour, mix, scale
+from resources.sandbox.earth.palette import Colour, mix, scale, tinted
 from resources.sandbox.earth.scene import Scene
 from resources.sandbox.earth.trees import tree_mix
 
@@ -140,12 +140,10 @@ def _leaf_now(climate: Climate, draw: float) -> Colour:
 
 
 def _ground_colours(seed: int, look: CountryTraits, climate: Climate, unpaved: bool) -> dict[str, Colour]:
-    def tinted(colour: Colour, tint: tuple[float, float, float]) -> Colour:
-        return (colour[0] + tint[0], colour[1] + tint[1], colour[2] + tint[2])
-
     fresh: Colour = (72.0, 72.0, 76.0)
     worn: Colour = mix((134.0, 132.0, 130.0), (164.0, 152.0, 134.0), climate.arid)
-    asphalt = tinted(mix(fresh, worn, 0.25 + 0.6 * unit(seed, 21)), look.asphalt_tint)
+    stone = climate.stone
+    asphalt = tinted(tinted(mix(fresh, worn, 0.25 + 0.6 * unit(seed, 21)), look.asphalt_tint), stone)
     if unpaved:
         asphalt = mix(scale(climate.soil, 0.88), (190.0, 180.0, 165.0), 0.3 * unit(seed, 22))
     harvest = climate.arid < 0.5 and unit(seed, 23) < 0.4
@@ -164,7 +162,7 @@ def _ground_colours(seed: int, look: CountryTraits, climate: Climate, unpaved: b
             white,
             0.85 * snow,
         ),
-        "pavement": mix(tinted((170.0, 166.0, 160.0), look.paving_tint), white, 0.4 * snow),
+        "pavement": mix(tinted(tinted((170.0, 166.0, 160.0), look.paving_tint), stone), white, 0.4 * snow),
         "grass": mix(climate.grass, white, 0.92 * snow),
         "crop": mix(crop, white, 0.95 * snow),
         "woods": mix(scale(climate.leaf, 0.72), white, 0.35 * snow),

@@ -1,0 +1,153 @@
+"""The endpoint of an adapter sweep: one server for the base and the adapter on it.
+
+In the sandbox it is our own, started from the two folders for as long as the sweep lasts. Live it is a vLLM
+server of the user's, wherever `GEO_VLLM_URL` says. Before anything is asked, what the adapter recorded about
+its base is held against the base model that stands here.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from env_service.errors import GeoError
+from geo_assets.config.settings import Profile
+from geo_assets.lineage.folders import Published
+from geo_assets.sweeps.adapter_arms import AdapterSweep
+from geo_assets.sweeps.kept import KeptServer
+from geo_assets.sweeps.served_models import WrongBaseServed
+from geo_assets.sweeps.serving import command_of
+
+VLM_SERVER = "resources.sandbox.vlm.server"
+ADDRESS_VARIABLE = "GEO_VLLM_URL"
+KEY_VARIABLE = "GEO_ENDPOINT_KEY"
+WEIGHTS, ADAPTER = "model", "adapter"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+START_S = 180.0
+"""Torch and transformers take seconds to import, and longer on a machine that is busy training."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A base model and an adapter on it, as their assets published them."""
+
+    base: Published
+    adapter: Published
+
+    @property
+    def root(self) -> str:
+        """Where the base's weights come from: its folder where it holds them, or else its repository."""
+        weights = self.base.path / WEIGHTS
+        return str(weights) if weights.is_dir() else str(self.base.facts.get("repo") or "")
+
+    @property
+    def revision(self) -> str:
+        """Revision of the base's weights."""
+        return str(self.base.facts.get("revision") or self.base.data_version)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Where the two answer.
+
+    Attributes:
+        base_url: address, `/v1` included.
+        key: bearer token.
+        kept: the server, where it is ours.
+    """
+
+    base_url: str
+    key: SecretStr | None = None
+    kept: tuple[KeptServer, ...] = ()
+
+
+def check_lineage(pair: Pair) -> None:
+    """Make sure that the adapter was trained on the base model that stands here.
+
+    Raises:
+        WrongBaseServed: it was trained on another model or another version of it.
+        GeoError: the adapter's folder cannot be read.
+    """
+    base, adapter = pair.base, pair.adapter
+    path = adapter.path / ADAPTER / ADAPTER_CONFIG
+    fix = f"Train it again: dagster asset materialize --select {adapter.name}"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        name, revision = str(config["base_model_name_or_path"]), config.get("revision")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise GeoError(f"{path} cannot be read ({type(error).__name__}: {error})", fix) from None
+    names = {base.name, str(base.facts.get("repo") or base.name)}
+    recorded = str(adapter.facts.get("base") or name)
+    wrong = next((said for said in (name, recorded) if said not in names), "")
+    if wrong:
+        raise WrongBaseServed(f"{adapter.name} was trained on {wrong} and not on {base.name}", fix)
+    versions = [str(adapter.facts.get("base_version") or "")]
+    versions += [str(revision)] if revision is not None else []
+    other = next((said for said in versions if said not in (base.data_version, pair.revision)), None)
+    if other is not None:
+        raise WrongBaseServed(
+            f"{adapter.name} was trained on {base.name} at version {other or 'unknown'}, and {base.name} is "
+            f"at {base.data_version} now",
+            fix,
+        )
+
+
+@contextmanager
+def served_pair(
+    sweep: AdapterSweep, pair: Pair, profile: Profile, environ: Mapping[str, str] | None = None
+) -> Iterator[Serving]:
+    """The endpoint for as long as it is needed.
+
+    Raises:
+        GeoError: the address is not set, or the server does not start (its own sentence says why).
+    """
+    if profile == "live":
+        yield live_endpoint(sweep, pair, os.environ if environ is None else environ)
+        return
+    weights = pair.adapter.path / ADAPTER
+    options = ["--base", f"{sweep.base.slug}={pair.base.path / WEIGHTS}"]
+    options += ["--adapter", f"{sweep.adapter.slug}={weights}"]
+    with KeptServer(
+        VLM_SERVER,
+        options,
+        name="model server",
+        command=command_of(sweep.slug),
+        # A server that comes back must bring back the same adapter.
+        config=weights / ADAPTER_WEIGHTS,
+        start_timeout_s=START_S,
+    ) as server:
+        yield Serving(f"{server.url}/v1", None, (server,))
+
+
+def live_endpoint(sweep: AdapterSweep, pair: Pair, environ: Mapping[str, str]) -> Serving:
+    """The user's vLLM server.
+
+    Raises:
+        GeoError: no address is set; the message gives a command line that serves the two.
+    """
+    address = environ.get(ADDRESS_VARIABLE, "").strip().rstrip("/")
+    if not address:
+        raise GeoError(
+            f"Sweep {sweep.slug} needs {ADDRESS_VARIABLE}, the address of a vLLM server, which is not set",
+            f"Serve the two, for example with: {serve_command(sweep, pair)}; then set "
+            f"{ADDRESS_VARIABLE}=http://HOST:8000 and run: {command_of(sweep.slug)}",
+        )
+    if not address.startswith(("http://", "https://")):
+        raise GeoError(f"{ADDRESS_VARIABLE}={address} is no address", "It begins with http:// or https://")
+    key = environ.get(KEY_VARIABLE, "")
+    return Serving(f"{address.removesuffix('/v1')}/v1", SecretStr(key) if key else None)
+
+
+def serve_command(sweep: AdapterSweep, pair: Pair) -> str:
+    """A command line that serves base and adapter as the sweep wants them."""
+    weights: Path = pair.adapter.path / ADAPTER
+    return (
+        f"vllm serve {pair.root} --revision {pair.revision} --served-model-name {sweep.base.slug} "
+        f"--enable-lora --max-lora-rank {sweep.run.lora.r} --lora-modules {sweep.adapter.slug}={weights} "
+        "--enable-auto-tool-choice --tool-call-parser qwen3_coder --generation-config vllm"
+    )

@@ -1,0 +1,383 @@
+"""An adapter against the base it was trained on, swept together from one endpoint on the eval tasks.
+
+Two arms, four passes each, every turn kept. The endpoint must list the base and the adapter on it before and
+after, the adapter must have been trained on this very version of the base, and its replies must differ from
+the base's; otherwise the sweep is refused, and what was played under doubt is set aside. A new adapter plays
+anew and leaves the base arm's episodes as they are. Costs a minute in the sandbox; live, the GPU it needs.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from env_service.canonical import atomic_write, canonical_json, sha256_hex
+from env_service.client import GeoGuessrEnv
+from env_service.errors import GeoError
+from geo_assets.config.arms import ArmSpec
+from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.fingerprint import code_version
+from geo_assets.lineage.folders import MARKER, Published
+from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.adapter_arms import PASSES, AdapterSweep, adapter_sweeps
+from geo_assets.sweeps.adapter_serving import VLM_SERVER, Pair, Serving, check_lineage, served_pair
+from geo_assets.sweeps.factory import (
+    CONFIG,
+    ENVIRONMENT,
+    PASSES_COMPLETE,
+    PICTURE,
+    facts_of,
+    failures_of,
+    finished_sweep,
+    sweep_version,
+    telling_episode,
+)
+from geo_assets.sweeps.harness import SPLIT, DeadEndpoint, Plan, Swept, make_plan, request_sampling, run_sweep
+from geo_assets.sweeps.kept import Kept, mending
+from geo_assets.sweeps.lock import WriterLock
+from geo_assets.sweeps.names import asset_name, folder_name, member_folder
+from geo_assets.sweeps.outcomes import write_outcomes
+from geo_assets.sweeps.pictures import inline, strip
+from geo_assets.sweeps.protocol_tools import opening_content, tool_definitions
+from geo_assets.sweeps.replay import replay
+from geo_assets.sweeps.served_models import Opening, ServedModels, WrongBaseServed, check_served, probe
+from geo_assets.sweeps.serving import served_environment
+from geo_assets.sweeps.store import SweepStore
+from geo_assets.sweeps.version import harness_version
+from resources.endpoints import ChatEndpoint
+
+SEEN = "endpoint.json"
+OPENINGS = 4
+SHOWN = ("mean_env_reward", "median_km", "no_guess_share", "mean_turns", "mean_cost", "mean_output_tokens")
+
+
+def adapter_sweep_assets(stage: Stage) -> list[GeoAsset]:
+    """One asset `sweep_adapter_<run>` for every adapter of the stage's profile.
+
+    Raises:
+        ArmsFileError: the runs file cannot be used.
+    """
+    return [adapter_sweep_asset(sweep) for sweep in adapter_sweeps(stage.settings.profile)]
+
+
+def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
+    """The asset of one adapter's sweep."""
+    name = asset_name(sweep.slug)
+    words = f"**{sweep.adapter.label}** against {sweep.base.label} (protocol `tools`, pass@{PASSES})."
+
+    @geo_asset(
+        name=name,
+        group="sweeps",
+        deps=[ENVIRONMENT, sweep.run.base, sweep.slug],
+        spec=lambda specs: {"arms": [arm.identity() for arm in sweep.arms], "k": PASSES},
+        runs=_server_modules(sweep),
+        kinds={"json", "parquet"},
+        folders={name: folder_name(sweep.slug)},
+        descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},
+        tags={"arm_kind": sweep.adapter.kind, "provider": sweep.adapter.provider, "protocol": "tools"},
+        checks=[CheckSpec(PASSES_COMPLETE, "Every pass of both arms has been scored.", blocking=False)],
+    )
+    def sweep_adapter(run: StageRun) -> Made:
+        return sweep_pair(run, sweep)
+
+    return sweep_adapter
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One arm while it is swept: its folder's store, and what stood there before."""
+
+    arm: ArmSpec
+    store: SweepStore
+    before: frozenset[tuple[int, int]]
+
+    @property
+    def picture(self) -> Path:
+        return self.store.folder / PICTURE
+
+    @property
+    def played(self) -> set[int]:
+        """Passes with an episode that this process has played."""
+        return {sample for sample, task in self.store.keys if (sample, task) not in self.before}
+
+
+def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
+    """Play what is missing of both arms, and say what stands.
+
+    Raises:
+        MissingUpstream: environment, base model or adapter has not been built.
+        WrongBaseServed: the adapter belongs to another base, or the endpoint serves something else.
+        AdapterChangesNothing: base and adapter answer alike.
+        SweepLocked: another process sweeps the same arm.
+        GeoError: the eval split is empty, or an address is missing.
+        DeadEndpoint, EnvironmentUnusable, BudgetDiffers, ServerDied: see `harness`.
+    """
+    environment = run.require(ENVIRONMENT)
+    pair = Pair(run.require(sweep.run.base), run.require(sweep.slug))
+    if "empty_because" in environment.facts:
+        why = environment.facts["empty_because"]
+        raise GeoError(f"{run.name} has nothing to play: the eval split is empty ({why})")
+    check_lineage(pair)
+    harness, tasks = harness_version(), int(environment.facts.get("tasks", 0))
+    identities = arm_identities(sweep, environment, pair, harness)
+    digest = sha256_hex(canonical_json(identities))
+    top = run.folder(folder_name(sweep.slug)).path
+    top.mkdir(parents=True, exist_ok=True)
+    _unpublish(top, digest)
+    with ExitStack() as locks:
+        sides = []
+        for arm in sweep.arms:
+            folder = run.folder(member_folder(sweep.slug, arm.slug)).path
+            lock = locks.enter_context(WriterLock(folder, f"{run.name} ({arm.slug})"))
+            store = SweepStore(folder, lock, identities[arm.slug], run.say)
+            sides.append(_Side(arm, store, frozenset(store.keys)))
+        swept = _standing(sides, tasks, top, digest)
+        if swept is not None:
+            total = sum(len(one.records) for one in swept)
+            run.say(f"{sweep.slug}: all {total:,} episodes are there; nothing is asked again")
+        else:
+            swept = _play(run, sweep, sides, environment, pair, harness, digest)
+        for side in sides:
+            write_outcomes(side.store.folder, side.store.records.values())
+    return _made(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
+
+
+def arm_identities(
+    sweep: AdapterSweep, environment: Published, pair: Pair, harness: str
+) -> dict[str, dict[str, Any]]:
+    """What each arm's episodes are valid for; the base arm's does not change with the adapter."""
+    server = code_version(_server_modules(sweep)) if _server_modules(sweep) else ""
+    models = {
+        sweep.base.slug: {"server": server, "base": pair.base.data_version},
+        sweep.adapter.slug: {
+            "server": server,
+            "base": pair.base.data_version,
+            "adapter": pair.adapter.data_version,
+        },
+    }
+    return {
+        arm.slug: {
+            "environment": environment.data_version,
+            "arm": arm.identity(),
+            "harness": harness,
+            "model": models[arm.slug],
+        }
+        for arm in sweep.arms
+    }
+
+
+def _server_modules(sweep: AdapterSweep) -> tuple[str, ...]:
+    return () if sweep.profile == "live" else (VLM_SERVER,)
+
+
+def _unpublish(top: Path, digest: str) -> None:
+    """Take the marker away where it speaks of other episodes than those that are wanted now."""
+    try:
+        known = json.loads((top / MARKER).read_text(encoding="utf-8"))["facts"]["identity"]
+    except (OSError, ValueError, KeyError, TypeError):
+        known = None
+    if known != digest:
+        (top / MARKER).unlink(missing_ok=True)
+
+
+def _standing(sides: Sequence[_Side], tasks: int, top: Path, digest: str) -> list[Swept] | None:
+    """Both arms, where all of their episodes stand and the endpoint that gave them was found in order."""
+    if _seen(top).get("identity") != digest or not all(side.picture.exists() for side in sides):
+        return None
+    found = [finished_sweep(side.arm, side.store, tasks) for side in sides]
+    return [one for one in found if one is not None] if None not in found else None
+
+
+def _play(
+    run: StageRun,
+    sweep: AdapterSweep,
+    sides: Sequence[_Side],
+    environment: Published,
+    pair: Pair,
+    harness: str,
+    digest: str,
+) -> list[Swept]:
+    """Serve, look at the endpoint, play both arms, look again."""
+    workers = max(arm.runtime.workers for arm in sweep.arms)
+    with (
+        served_environment(environment.path / CONFIG, workers, sweep.slug) as served,
+        served_pair(sweep, pair, sweep.profile) as serving,
+    ):
+        kept = (served, *serving.kept)
+        endpoint = ServedModels(serving.base_url, serving.key)
+        names = (sweep.base.slug, sweep.adapter.slug)
+
+        def look() -> None:
+            check_served(endpoint.cards(), *names, pair.root, pair.revision, serving.base_url)
+
+        mending(kept, look)
+        plans = [
+            _plan(side.arm, sweep, served.url, environment.data_version, harness, kept) for side in sides
+        ]
+        asked = openings(plans[0], served.url)
+        found = mending(kept, lambda: probe(endpoint, *names, asked, request_sampling(sweep.base)))
+        run.say(f"{sweep.slug}: base and adapter are served, and they differ")
+        swept = [
+            _sweep_side(run, side, plan, served.url, serving, kept)
+            for side, plan in zip(sides, plans, strict=True)
+        ]
+        try:
+            mending(kept, look)
+            _as_published(run, sweep, pair)
+            for one, side in zip(swept, sides, strict=True):
+                _reported(one, side.arm)
+        except WrongBaseServed:
+            for side in sides:
+                if side.played:
+                    aside = side.store.quarantine(side.played)
+                    run.say(f"{side.arm.slug}: the passes played now were moved to {aside}")
+            raise
+        for one, side in zip(swept, sides, strict=True):
+            _picture(side, one, served.url, kept)
+    body = {"identity": digest, "probe": found.facts()}
+    atomic_write(run.folder(folder_name(sweep.slug)).path / SEEN, canonical_json(body))
+    return swept
+
+
+def _plan(
+    arm: ArmSpec, sweep: AdapterSweep, env_url: str, environment: str, harness: str, kept: Sequence[Kept]
+) -> Plan:
+    plan = mending(kept, lambda: make_plan(arm, env_url, environment, harness))
+    return replace(plan, sweep=sweep.slug)
+
+
+def _picture(side: _Side, swept: Swept, env_url: str, kept: Sequence[Kept]) -> None:
+    steps = mending(kept, lambda: replay(telling_episode(swept.records), env_url))
+    atomic_write(side.picture, strip(steps))
+
+
+def _sweep_side(
+    run: StageRun, side: _Side, plan: Plan, env_url: str, serving: Serving, kept: Sequence[Kept]
+) -> Swept:
+    runtime = side.arm.runtime
+    endpoint = ChatEndpoint(
+        serving.base_url,
+        side.arm.model,
+        serving.key,
+        timeout_s=runtime.timeout_s,
+        attempts=runtime.attempts,
+        backoff_s=runtime.backoff_s,
+    )
+    try:
+        swept = run_sweep(plan, env_url, endpoint, side.store, run.say, kept=kept)
+    finally:
+        endpoint.close()
+    if not swept.records:
+        raise DeadEndpoint(
+            f"{run.name} has no scored episode of {side.arm.slug}", "Check the endpoint and run it again"
+        )
+    return swept
+
+
+def openings(plan: Plan, env_url: str) -> list[Opening]:
+    """The opening messages of the first tasks, as the arms are shown them."""
+    found: list[Opening] = []
+    with GeoGuessrEnv(env_url) as env:
+        for index in range(min(OPENINGS, plan.tasks)):
+            seen = env.reset(split=SPLIT, index=index).observation
+            message = {"role": "user", "content": opening_content(seen, plan.arm.max_turns)}
+            found.append(([message], tool_definitions(plan.tools, seen.available_tools)))
+    return found
+
+
+def _as_published(run: StageRun, sweep: AdapterSweep, pair: Pair) -> None:
+    """Refuse what was played while the base or the adapter was built anew."""
+    for then in (pair.base, pair.adapter):
+        if run.require(then.name).data_version != then.data_version:
+            raise WrongBaseServed(
+                f"{then.name} was built anew while {sweep.slug} was swept",
+                f"Run: geo sweep {sweep.slug}",
+            )
+
+
+def _reported(swept: Swept, arm: ArmSpec) -> None:
+    """Refuse replies that the endpoint says another model gave."""
+    reported = {name for record in swept.records for name in record.provenance.models_reported}
+    if reported - {arm.model}:
+        others = ", ".join(sorted(reported - {arm.model}))
+        raise WrongBaseServed(
+            f"The endpoint says that {others} answered where {arm.model} was asked",
+            "Serve each under its own name and run the sweep again",
+        )
+
+
+def _seen(top: Path) -> dict[str, Any]:
+    """What was found out about the endpoint of the last finished sweep; empty where nothing was."""
+    try:
+        value = json.loads((top / SEEN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _made(
+    sweep: AdapterSweep,
+    sides: Sequence[_Side],
+    swept: Sequence[Swept],
+    tasks: int,
+    environment: Published,
+    pair: Pair,
+    harness: str,
+    digest: str,
+    top: Path,
+) -> Made:
+    arms = {
+        side.arm.slug: facts_of(side.arm, one, tasks, environment.data_version, harness)
+        | {"sweep_version": sweep_version(side.arm, one)}
+        for side, one in zip(sides, swept, strict=True)
+    }
+    wanted, scored = tasks * PASSES * len(arms), sum(len(one.records) for one in swept)
+    unscored = sum(len(one.unscored) for one in swept)
+    base, adapter = arms[sweep.base.slug], arms[sweep.adapter.slug]
+    facts = {
+        "sweep": sweep.slug,
+        "base": sweep.base.slug,
+        "adapter": sweep.adapter.slug,
+        "base_version": pair.base.data_version,
+        "adapter_version": pair.adapter.data_version,
+        "environment_version": environment.data_version,
+        "harness_version": harness,
+        "identity": digest,
+        "tasks": tasks,
+        "k": PASSES,
+        "episodes": scored,
+        "unscored": unscored,
+        "complete": scored == wanted,
+        **{f"base_{name}": base[name] for name in SHOWN if name in base},
+        **{f"adapter_{name}": adapter[name] for name in SHOWN if name in adapter},
+        "arms": arms,
+    }
+    metadata: dict[str, Any] = {
+        "arms": dg.MetadataValue.md(_table(arms)),
+        "endpoint": dg.MetadataValue.json(_seen(top).get("probe") or {}),
+    }
+    for side, one in zip(sides, swept, strict=True):
+        slug, shown = side.arm.slug, side.picture.read_bytes()
+        metadata[f"episode_{slug}"] = dg.MetadataValue.md(
+            inline(shown, "image/jpeg", f"one episode of {side.arm.label}")
+        )
+        metadata[f"episode_{slug}_path"] = dg.MetadataValue.path(str(side.picture))
+        metadata[f"failures_{slug}"] = dg.MetadataValue.json(failures_of(one.records))
+    check = Check(
+        PASSES_COMPLETE, scored == wanted, {"scored": scored, "wanted": wanted, "unscored": unscored}
+    )
+    version = content_version({slug: found["sweep_version"] for slug, found in arms.items()})
+    return Made(version, facts, metadata, [check])
+
+
+def _table(arms: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = ["| arm | " + " | ".join(SHOWN) + " |", "|---|" + "---:|" * len(SHOWN)]
+    lines += [
+        f"| {found['label']} | " + " | ".join(str(found.get(name, "–")) for name in SHOWN) + " |"
+        for found in arms.values()
+    ]
+    return "\n".join(lines)
