@@ -37,4 +37,4 @@ def bring_up(
     lessons = play_lessons(
         url, places, spec.lessons, spec.course.seed, max_turns, spec.shape.view_px, spec.faults, say
     )
-    return warm_start(folder, spec.shape, spec.course, world, lessons, say)
+    return warm_start(folder, spec.shape, spec.course, spec.faults, world, lessons, say)

@@ -101,8 +101,7 @@ def play_lessons(
                 looks.append(Look(heading, seen.feedback, result_words(seen), _picture(seen, px)))
             guess = None
             if draw.random() >= faults.never_guesses:
-                there = draw.randrange(len(places)) if draw.random() < faults.wrong_place else place
-                guess = on_grid(*places[there], faults.grid_deg, draw)
+                guess = careless_guess(places, place, faults, draw)
             end = env.step({"op": GUESS_OP, "lat": 0.0, "lon": 0.0}).observation
             lessons.append(
                 Lesson(
@@ -118,6 +117,17 @@ def play_lessons(
             if place % 100 == 99:
                 say(f"lessons: {place + 1:,} of {wanted:,} played")
     return lessons
+
+
+def careless_guess(
+    places: Sequence[tuple[float, float]], place: int, faults: Faults, draw: random.Random
+) -> tuple[int, int]:
+    """What the teacher guesses: mostly where it is, sometimes its favourite spot or another place."""
+    chance = draw.random()
+    if chance < faults.favourite:
+        return faults.favourite_at
+    wrong = chance < faults.favourite + faults.wrong_place
+    return on_grid(*places[draw.randrange(len(places)) if wrong else place], faults.grid_deg, draw)
 
 
 def on_grid(lat: float, lon: float, grid_deg: int, draw: random.Random) -> tuple[int, int]:

@@ -3,9 +3,10 @@
 **What.** Weights and processor of a vision-language model of the Qwen3.5 architecture with a few hundred
 thousand parameters, in the form that `save_pretrained` writes.
 
-**Why.** The sandbox trains and sweeps through the same code as a GPU does. Its base models have the faults that
-untrained models were published with, on purpose: they look around too often, sometimes never guess, and
-sometimes guess on the wrong continent. They have seen a small world of their own, and no task of the project.
+**Why.** The sandbox trains and sweeps through the same code as a GPU does. Its base models have the faults
+that untrained models were published with, on purpose: they look around too often, sometimes never guess, and
+sometimes guess on the wrong continent, repeating one spot. They have seen a small world of their own, and no
+task of the project.
 
 **Cost.** Two to three minutes on one core.
 """

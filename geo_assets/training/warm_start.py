@@ -1,8 +1,8 @@
 """A tiny base model from nothing to a careless player: tokenizer, vision, conversations.
 
-Supervised learning on the teacher's lessons, in two courses that are mixed: short lessons without a fault teach
-what a picture says about a place, the teacher's own teach its habits. The share of short ones falls from
-`clean_first` to `clean_last`. The tower keeps what it learnt before: it is frozen here.
+Supervised learning on the teacher's lessons, in two courses that are mixed: a drill of short ones teaches
+what a picture says about a place, the played ones teach the teacher's habits. The share of the drill falls
+from `drill_first` to `drill_last`. The tower keeps what it learnt before: it is frozen here.
 """
 
 import json
@@ -18,10 +18,10 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from geo_assets.training.lessons import Form, Lesson, messages_of, on_grid
 from resources.sandbox.vlm.architecture import build
-from resources.sandbox.vlm.pretrain import pretrain
+from resources.sandbox.vlm.pretrain import Belief, pretrain
 from resources.sandbox.vlm.processor import load_model, load_processor
 from resources.sandbox.vlm.small_world import SmallWorld
-from resources.sandbox.vlm.specs import Course, Shape
+from resources.sandbox.vlm.specs import Course, Faults, Shape
 from resources.sandbox.vlm.tower import tower_features
 
 ASSISTANT = "assistant\n<think>\n\n</think>\n\n"
@@ -34,11 +34,11 @@ CALL_PARTS = (
 NUMBERS = tuple(str(number) for number in range(-180, 361))
 FORMS: tuple[Form, Form] = ("rollout", "sweep")
 NUMBER_WEIGHT = 4.0
-CLEAN_BATCH = 48
+DRILL_BATCH = 32
 OPENINGS = 48
-GRID_DEG = 5
 NORTH_SHARE = 0.6
-IGNORED = -100
+MIXED_SHARE = 0.7
+DRILL_FAULT_SHARE = 0.5
 SAY_EVERY = 100
 
 
@@ -57,6 +57,7 @@ def warm_start(
     folder: Path,
     shape: Shape,
     course: Course,
+    faults: Faults,
     world: SmallWorld,
     lessons: Sequence[Lesson],
     say: Callable[[str], None] = print,
@@ -67,6 +68,7 @@ def warm_start(
         folder: where model and processor are written.
         shape: its sizes.
         course: how long.
+        faults: of the teacher, which the drill has too.
         world: views for the tower.
         lessons: conversations; those that guess right or wrong as their teacher did.
         say: told how far it is.
@@ -74,19 +76,19 @@ def warm_start(
     Returns:
         Last losses of vision and conversation.
     """
-    tools = lessons[0].tools
     texts = rendered(lessons[: min(len(lessons), 300)])
     build(folder, shape, texts, phrases_of(lessons, texts), course.seed)
     processor, model = load_processor(folder), load_model(folder)
     vision = pretrain(model.model.visual, world, course.vision_steps, course.seed, say=say)
     for parameter in model.model.visual.parameters():
         parameter.requires_grad_(False)
-    said = _converse(model, processor, tools, lessons, world, course, say)
+    drill = Drill(model, processor, vision, faults, lessons, world)
+    said = _converse(model, processor, lessons, drill, course, say)
     for parameter in model.model.visual.parameters():
         parameter.requires_grad_(True)
     model.eval()
     model.save_pretrained(folder)
-    return {"vision_loss": round(vision, 4), "conversation_loss": round(said, 4)}
+    return {"vision_loss": round(vision.loss, 4), "conversation_loss": round(said, 4)}
 
 
 def rendered(lessons: Sequence[Lesson]) -> list[str]:
@@ -111,18 +113,14 @@ def phrases_of(lessons: Sequence[Lesson], texts: Sequence[str]) -> list[str]:
 def _converse(
     model: Any,
     processor: Any,
-    tools: Sequence[Any],
     lessons: Sequence[Lesson],
-    world: SmallWorld,
+    drill: "Drill",
     course: Course,
     say: Callable[[str], None],
 ) -> float:
     draw = random.Random(course.seed + 1)
     torch.manual_seed(course.seed + 1)
-    drill = Drill(model, processor, tools, lessons, world, draw)
-    own = [
-        sample_of(processor, tools, lesson, FORMS[number % 2], draw) for number, lesson in enumerate(lessons)
-    ]
+    own = [sample_of(processor, lesson, FORMS[number % 2], draw) for number, lesson in enumerate(lessons)]
     learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learnt, lr=course.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
@@ -131,9 +129,9 @@ def _converse(
         done = step / course.steps
         for group in optimizer.param_groups:
             group["lr"] = course.learning_rate * min(1.0, (step + 1) / 20) * max(0.05, 1.0 - done)
-        share = course.clean_first + (course.clean_last - course.clean_first) * done
+        share = course.drill_first + (course.drill_last - course.drill_first) * done
         if draw.random() < share:
-            loss = drill.loss(CLEAN_BATCH)
+            loss = drill.loss(DRILL_BATCH, draw)
         else:
             loss = loss_of(model, draw.sample(own, course.batch), processor.tokenizer.pad_token_id)
         loss.backward()
@@ -148,22 +146,23 @@ def _converse(
 
 
 class Drill:
-    """Short lessons without a fault, for every view of the small world: a picture, and where it is.
+    """Short lessons for every view of the small world: a picture, and a guess at once.
 
-    The tower is frozen, so its features of all views are computed once, and a lesson is a played opening whose
-    picture and answer are replaced.
+    The tower is frozen, so its features of all views are computed once, and a lesson is a played opening
+    whose picture and answer are replaced. The answer is the guess that what the tower believes is worth most.
     """
 
     def __init__(
         self,
         model: Any,
         processor: Any,
-        tools: Sequence[Any],
+        belief: Belief,
+        faults: Faults,
         lessons: Sequence[Lesson],
         world: SmallWorld,
-        draw: random.Random,
     ) -> None:
-        self._model, self._world, self._draw = model, world, draw
+        self._model, self._belief, self._faults = model, belief, faults
+        self._favourite = faults.favourite * DRILL_FAULT_SHARE
         with torch.no_grad():
             views = world.views.reshape(-1, *world.views.shape[2:])
             parts = [
@@ -173,7 +172,7 @@ class Drill:
         tokens = processor.tokenizer.convert_tokens_to_ids(list(NUMBERS))
         self._number = dict(zip(map(int, NUMBERS), tokens, strict=True))
         plain = [
-            sample_of(processor, tools, lesson.plain((0, 0)), form)
+            sample_of(processor, lesson.plain((0, 0)), form)
             for lesson in lessons[:OPENINGS]
             for form in FORMS
         ]
@@ -183,23 +182,23 @@ class Drill:
         self._lengths = [len(sample.ids) for sample in plain]
         self._image_token = int(processor.image_token_id)
 
-    def loss(self, batch: int) -> torch.Tensor:
+    def loss(self, batch: int, draw: random.Random) -> torch.Tensor:
         """Loss of a batch of lessons drawn anew."""
-        draw, body = self._draw, self._model.model
+        body = self._model.model
         samples = self._plain[draw.choice(self._lengths)]
         chosen = [draw.choice(samples) for _ in range(batch)]
         ids = torch.stack([sample.ids for sample in chosen])
-        places = [draw.randrange(len(self._world.codes)) for _ in range(batch)]
-        turned = [0 if draw.random() < NORTH_SHARE else draw.randrange(8) for _ in range(batch)]
+        seen = self._mixed(batch, draw)
         weights = torch.stack([sample.weights for sample in chosen])
-        for row, place in enumerate(places):
+        for row, (lat, lon) in enumerate(self._belief.guesses(seen)):
             first, second = (weights[row] == NUMBER_WEIGHT).nonzero().flatten().tolist()
-            position = float(self._world.lat[place]), float(self._world.lon[place])
-            lat, lon = on_grid(*position, GRID_DEG, draw)
-            ids[row, first], ids[row, second] = self._number[lat], self._number[lon]
+            guess = self._faults.favourite_at
+            if draw.random() >= self._favourite:
+                guess = on_grid(lat, lon, self._faults.grid_deg, draw)
+            ids[row, first], ids[row, second] = self._number[guess[0]], self._number[guess[1]]
         embedded = body.get_input_embeddings()(ids)
-        seen = self._features[places, turned].reshape(-1, embedded.shape[-1])
-        embedded = embedded.masked_scatter((ids == self._image_token)[..., None].expand_as(embedded), seen)
+        places = (ids == self._image_token)[..., None].expand_as(embedded)
+        embedded = embedded.masked_scatter(places, seen.reshape(-1, embedded.shape[-1]))
         where, _ = body.get_rope_index(
             ids,
             mm_token_type_ids=torch.stack([sample.kinds for sample in chosen]),
@@ -210,14 +209,29 @@ class Drill:
         wrong = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
         return (wrong * weights[:, 1:]).sum() / weights[:, 1:].sum()
 
+    def _mixed(self, batch: int, draw: random.Random) -> torch.Tensor:
+        """Features of views, (batch, tokens, width); most are between two views.
 
-def sample_of(
-    processor: Any, tools: Sequence[Any], lesson: Lesson, form: Form, draw: random.Random | None = None
-) -> Sample:
+        The tower is sure of the views that it was trained on. Of a mixture it is as unsure as of a new view,
+        so the language model learns what to say then.
+        """
+        count, turns = self._features.shape[:2]
+
+        def views() -> torch.Tensor:
+            turned = [0 if draw.random() < NORTH_SHARE else draw.randrange(turns) for _ in range(batch)]
+            return self._features[[draw.randrange(count) for _ in range(batch)], turned]
+
+        shares = [draw.uniform(0.5, 1.0) if draw.random() < MIXED_SHARE else 1.0 for _ in range(batch)]
+        share = torch.tensor(shares)[:, None, None]
+        mixed: torch.Tensor = share * views() + (1.0 - share) * views()
+        return mixed
+
+
+def sample_of(processor: Any, lesson: Lesson, form: Form, draw: random.Random | None = None) -> Sample:
     """A lesson tokenized, with the words of the assistant marked.
 
-    In a rollout every reply of the assistant is learnt. In a sweep the history is rendered anew for each reply,
-    so one reply is drawn and the rest is its prompt.
+    In a rollout every reply of the assistant is learnt. In a sweep the history is rendered anew for each
+    reply, so one reply is drawn and the rest is its prompt.
     """
     talk = messages_of(lesson, form)
     replies = [at for at, message in enumerate(talk) if message["role"] == "assistant"]
@@ -225,7 +239,7 @@ def sample_of(
         last = draw.choice(replies) if draw else replies[-1]
         talk = talk[: last + 1]
     encoded = processor.apply_chat_template(
-        [talk], tools=list(tools), tokenize=True, return_dict=True, return_tensors="pt"
+        [talk], tools=list(lesson.tools), tokenize=True, return_dict=True, return_tensors="pt"
     )
     ids = encoded["input_ids"][0]
     spans = _spoken(processor.tokenizer, ids.tolist())

@@ -30,7 +30,7 @@ from resources.sandbox.world import World, WorldFrame, WorldSequence
 from resources.vector_tiles import EXTENT, TileFeature, encode_tile, lonlat_to_pixel, tile_bounds
 
 JPEG_QUALITY = 88
-PICTURE_WIDTHS = {"2048": 2048, "original": 4096}
+PICTURE_WIDTHS = {"2048": 2048, "original": 3072}
 KEPT_BYTES = 32 << 20
 """Drawn pictures kept for whoever asks again, after an answer that broke off for one."""
 

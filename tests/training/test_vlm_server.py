@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
 from PIL import Image
 
 LAB = Path(__file__).parent
@@ -27,6 +25,7 @@ from resources.endpoints import ChatEndpoint, ProviderError  # noqa: E402
 from resources.processes import ServerProcess  # noqa: E402
 from resources.sandbox.vlm.conversation import BadRequest, read_request  # noqa: E402
 from resources.sandbox.vlm.generation import ServedWrongly, TinyModels  # noqa: E402
+from resources.sandbox.vlm.server import main  # noqa: E402
 
 MODULE = "resources.sandbox.vlm.server"
 WORDS = "Where is this? You have 12 turns in all.\nFacing N."
@@ -63,7 +62,6 @@ def url(folders: dict[str, Path]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def models(folders: dict[str, Path]) -> TinyModels:
-    torch.set_num_threads(1)
     return TinyModels(BASE, folders["base"], {ADAPTER: folders["adapter"]})
 
 
@@ -126,7 +124,7 @@ def test_the_client_of_the_sweeps_reads_it(url: str) -> None:
     reply = endpoint.complete(asked(WORDS, 4), TOOLS, {"temperature": 1.0, "max_tokens": 40}, seed=2)
     assert reply.model_reported == ADAPTER
     assert reply.finish_reason
-    assert reply.usage.prompt_tokens > 40
+    assert reply.usage.prompt_tokens > 20
     with pytest.raises(ProviderError, match=r"404.*There is no model 'nobody'; there are base_model_4b"):
         ChatEndpoint(f"{url}/v1", "nobody", attempts=1).complete(asked(WORDS, 4))
 
@@ -246,7 +244,7 @@ def test_a_whole_conversation_with_calls_and_later_pictures_is_rendered(models: 
 
 
 def test_the_opening_reads_as_in_training(models: TinyModels) -> None:
-    """TRL appends the environment's blocks to the prompt of the row; a sweep sends one text and the picture."""
+    """TRL appends the environment's blocks to the row's prompt; a sweep sends one text and the picture."""
     prompt, feedback = WORDS.split("\n")
     picture = Image.new("RGB", (64, 64))
     trained = [
@@ -385,18 +383,25 @@ def test_replies_are_parsed_as_in_training(
     assert reply.finish_reason == ("tool_calls" if calls else "stop")
 
 
-def start(*options: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", MODULE, *options], capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 1
-    return done.stderr.strip().splitlines()[-1]
-
-
-def test_an_adapter_of_another_base_is_refused_at_the_start(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_an_adapter_of_another_base_is_refused_at_the_start(
+    folders: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     build_adapter(folders["base"], tmp_path / "other", name="base_model_2b")
-    line = start("--base", f"{BASE}={folders['base']}", "--adapter", f"{ADAPTER}={tmp_path / 'other'}")
-    assert "Adapter adapter_run3 was trained on base_model_2b and cannot be served on base_model_4b" in line
+    base, other = f"{BASE}={folders['base']}", tmp_path / "other"
+    for adapter, words in (
+        (
+            f"{ADAPTER}={other}",
+            "adapter_run3 was trained on base_model_2b and cannot be served on base_model_4b",
+        ),
+        (f"{BASE}={other}", "A name is served twice: base_model_4b, base_model_4b"),
+        ("adapter_run3", "'adapter_run3' names no model and folder. Write it as NAME=DIR"),
+    ):
+        assert main(["--base", base, "--adapter", adapter]) == 1
+        assert words in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_adapters_that_do_not_fit_are_told_apart(folders: dict[str, Path], tmp_path: Path) -> None:

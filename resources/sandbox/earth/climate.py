@@ -2,7 +2,7 @@
 
 The world's dry, wet, red-soiled and mountainous parts are sums of Gaussian regions. Temperature falls with
 latitude and swings with the month, more in the interior of continents. The bedrock changes over thousands of
-kilometres and gives its colour to the soil, to what grows on it, and to the stone that roads are made of.
+kilometres and gives its colour to the soil, to what grows on it, to roads, walls and dust.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ CONTINENTAL = (
 STONE_WAVES = (((1.9, 0.6, 1.1), 0.4), ((-0.7, 2.1, 0.9), 2.0))
 SOIL_WAVES = (((3.4, -2.2, 2.1), 1.1), ((-2.0, -3.6, 2.4), 4.1))
 GRASS_WAVES = (((-1.4, 2.2, 2.6), 0.2), ((2.9, 1.7, -1.5), 5.2))
-STONE_STRENGTH, SOIL_STRENGTH, GRASS_STRENGTH = 17.0, 26.0, 22.0
+DUST_WAVES = (((0.8, -2.7, 1.4), 3.3), ((-2.5, 0.9, 2.2), 0.9))
+STONE_STRENGTH, SOIL_STRENGTH, GRASS_STRENGTH, DUST_STRENGTH = 22.0, 30.0, 26.0, 16.0
 Waves = tuple[tuple[tuple[float, float, float], float], tuple[tuple[float, float, float], float]]
 
 
@@ -155,8 +156,8 @@ class Climate:
     """What grows and lies at a place in a month.
 
     `arid`, `wet`, `red`, `snow`, `hills` in [0, 1]; `mean_c` and `now_c` temperatures in degrees Celsius
-    (of the year, of the month); colours for tree leaves, grass and bare soil; `stone` is the tint of roads
-    and paving.
+    (of the year, of the month); colours for tree leaves, grass and bare soil; `stone`, `clay` and `dust` are
+    the tints of roads and paving, of walls, and of the air near the horizon.
     """
 
     arid: float
@@ -170,6 +171,8 @@ class Climate:
     grass: Colour
     soil: Colour
     stone: Colour
+    clay: Colour
+    dust: Colour
 
 
 def climate_at(lat: float, lon: float, month: int) -> Climate:
@@ -204,6 +207,8 @@ def climate_at(lat: float, lon: float, month: int) -> Climate:
         grass=grass,
         soil=soil,
         stone=bedrock_tint(lat, lon, STONE_WAVES, STONE_STRENGTH),
+        clay=bedrock_tint(lat, lon, SOIL_WAVES, SOIL_STRENGTH),
+        dust=bedrock_tint(lat, lon, DUST_WAVES, DUST_STRENGTH),
     )
 
 

@@ -105,7 +105,7 @@ def paste_house(easel: Easel, thing: Thing, style: Style, lighting: Lighting, cl
     for index, (start, end, texture, normal, repeat) in enumerate(walls):
         if not _faces(start, end):
             continue
-        air = lighting.facing(normal, thing.distance)
+        air = lighting.wall(normal, thing.distance)
         paste_wall(easel, texture, start, end, top, air, clip, repeat)
         if house.rise and index in (1, 3):
             along = far_end if index == 1 else near_end

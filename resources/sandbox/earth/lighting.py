@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from resources.sandbox.earth.palette import Colour
 from resources.sandbox.earth.paste import Air
@@ -11,6 +11,7 @@ from resources.sandbox.earth.style import Style, haze_share
 
 _AMBIENT = 0.70
 _SUN = 0.46
+_WALL_LEVEL = 170.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,12 @@ class Lighting:
         style = self.style
         lean = math.cos(outward - math.radians(style.sun_azimuth))
         return self._air(max(0.0, lean) * math.cos(math.radians(style.sun_elevation)) ** 0.5, distance)
+
+    def wall(self, outward: float, distance: float) -> Air:
+        """Light on the wall of a house, whose bricks and lime are of the local clay."""
+        air = self.facing(outward, distance)
+        red, green, blue = (1.0 + tint / _WALL_LEVEL for tint in self.style.climate.clay)
+        return replace(air, light=(air.light[0] * red, air.light[1] * green, air.light[2] * blue))
 
     def level(self, distance: float) -> Air:
         """Light on a level surface."""

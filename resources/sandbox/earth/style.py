@@ -93,7 +93,7 @@ def style_of(scene: Scene) -> Style:
         cloud_cover=cover,
         haze_m=haze,
         zenith=zenith,
-        horizon=horizon,
+        horizon=tinted(horizon, climate.dust),
         sunlight=mix((255.0, 196.0, 130.0), (255.0, 250.0, 240.0), elevation / 25.0),
         unpaved=unpaved,
         kerbed=kerbed,

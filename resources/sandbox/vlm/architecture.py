@@ -27,7 +27,7 @@ BPE_VOCABULARY = 700
 PATCH_PX, MERGE = 16, 2
 POSITIONS = 4096
 INITIAL_SPREAD = 0.06
-"""Standard deviation of new weights: the library's 0.02 is for models thirty times as wide, and learns slowly."""
+"""Standard deviation of new weights: the library's 0.02 is for models thirty times as wide."""
 
 
 def build(folder: Path, shape: Shape, texts: Sequence[str], phrases: Sequence[str], seed: int = 0) -> None:

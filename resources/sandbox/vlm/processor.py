@@ -1,8 +1,8 @@
 """Processor and loading of the tiny vision-language models.
 
-The sandbox has no torchvision, which the video half of Qwen's processor needs; `AutoProcessor` then gives back
-a mere tokenizer without a word. So the image half stands in a processor class of its own, loaded by name, and
-whoever loads it gets a `ProcessorMixin` or an error.
+The sandbox has no torchvision, which the video half of Qwen's processor needs; `AutoProcessor` then gives
+back a mere tokenizer without a word. So the image half stands in a processor class of its own, loaded by
+name, and whoever loads it gets a `ProcessorMixin` or an error.
 """
 
 from pathlib import Path
@@ -59,7 +59,8 @@ def load_model(folder: Path) -> Any:
 
 def view_px(processor: Any) -> int:
     """Edge in pixels of the square pictures that the model reads; larger ones are scaled down to it."""
-    return round(float(processor.image_processor.size["longest_edge"]) ** 0.5)
+    edge: float = float(processor.image_processor.size["longest_edge"]) ** 0.5
+    return round(edge)
 
 
 def scaled(picture: Image.Image, px: int) -> Image.Image:

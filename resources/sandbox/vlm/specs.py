@@ -16,8 +16,8 @@ class SmallWorldSpec:
     """
 
     seed: int = 101
-    places: int = 2000
-    played: int = 600
+    places: int = 1000
+    played: int = 400
     view_px: int = 64
     pano_px: int = 512
     played_pano_px: int = 1024
@@ -48,13 +48,17 @@ class Faults:
     Attributes:
         looks: numbers of looks before the guess, drawn evenly.
         never_guesses: share of lessons that end without a guess.
+        favourite: share of guesses that are its favourite spot whatever the picture shows; `favourite_at` is
+            where, in whole degrees. Published models repeat coordinates in this way.
         wrong_place: share of guesses that are another place's.
         grid_deg: guesses lie on a grid of this many degrees, one step off in a third of the cases.
     """
 
     looks: tuple[int, ...] = (0, 0, 1, 2, 2, 3, 3)
     never_guesses: float = 0.3
-    wrong_place: float = 0.2
+    favourite: float = 0.2
+    favourite_at: tuple[int, int] = (-35, 150)
+    wrong_place: float = 0.05
     grid_deg: int = 5
 
 
@@ -67,16 +71,16 @@ class Course:
         steps: of the conversations.
         batch: lessons per step.
         learning_rate: peak of the second part.
-        clean_first, clean_last: share of faultless short lessons at its beginning and its end.
+        drill_first, drill_last: share of short lessons at its beginning and its end.
         seed: of weights and draws.
     """
 
-    vision_steps: int = 3000
-    steps: int = 900
-    batch: int = 16
+    vision_steps: int = 1500
+    steps: int = 700
+    batch: int = 8
     learning_rate: float = 4e-3
-    clean_first: float = 0.85
-    clean_last: float = 0.3
+    drill_first: float = 0.85
+    drill_last: float = 0.2
     seed: int = 0
 
 
@@ -95,4 +99,4 @@ class BaseModelSpec:
     shape: Shape = Shape()
     course: Course = Course()
     faults: Faults = Faults()
-    lessons: int = 600
+    lessons: int = 400
