@@ -1,4 +1,4 @@
-"""`geo report`: the built board in the terminal, and where its picture is."""
+"""`geo report`: the built board and what was learnt, in the terminal, and where their pictures are."""
 
 import os
 from pathlib import Path
@@ -12,9 +12,10 @@ def report(
         False, "--stages", help="Instead: seconds and memory of each asset's last run."
     ),
 ) -> None:
-    """Print the boards: all swept arms, then every adapter beside its base."""
+    """Print the boards, all swept arms and then every adapter beside its base, and what was learnt."""
     from geo_assets.definitions import load_stage
-    from geo_assets.lineage.folders import require
+    from geo_assets.lineage.folders import AssetFolder, require
+    from geo_assets.reports.learning_controls import learning_text
     from geo_assets.reports.board_table import board_text
 
     home = load_stage().settings.home
@@ -26,6 +27,11 @@ def report(
         print((built.path / "board.json").read_text(encoding="utf-8"))
         return
     print(board_text(built.path).rstrip())
+    learnt = AssetFolder(home, "learning_controls").built()
+    if learnt is not None:
+        print(f"\n{learning_text(learnt.path).rstrip()}")
+        for picture in sorted(learnt.path.glob("*.png")):
+            print(f"\nlearning picture: {picture}")
     print(f"\nboard picture: {built.path / 'board.png'}")
 
 

@@ -186,7 +186,7 @@ def stage_specs(profile: Profile) -> StageSpecs:
     if profile == "sandbox":
         return replace(
             live,
-            pool=replace(live.pool, target=120, per_country=6, per_creator=6, window_frames=5),
+            pool=replace(live.pool, target=190, per_country=6, per_creator=6, window_frames=4),
             mirror=replace(live.mirror, shards=2),
             split=replace(live.split, eval_size=60, eval_per_country=2),
         )

@@ -55,8 +55,8 @@ class Faults:
     """
 
     looks: tuple[int, ...] = (0, 0, 1, 2, 2, 3, 3)
-    never_guesses: float = 0.3
-    favourite: float = 0.2
+    never_guesses: float = 0.45
+    favourite: float = 0.18
     favourite_at: tuple[int, int] = (-35, 150)
     wrong_place: float = 0.05
     grid_deg: int = 5
@@ -75,8 +75,8 @@ class Course:
         seed: of weights and draws.
     """
 
-    vision_steps: int = 1500
-    steps: int = 700
+    vision_steps: int = 2000
+    steps: int = 800
     batch: int = 8
     learning_rate: float = 4e-3
     drill_first: float = 0.85
