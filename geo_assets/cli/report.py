@@ -15,8 +15,8 @@ def report(
     """Print the boards, all swept arms and then every adapter beside its base, and what was learnt."""
     from geo_assets.definitions import load_stage
     from geo_assets.lineage.folders import AssetFolder, require
-    from geo_assets.reports.learning_controls import learning_text
     from geo_assets.reports.board_table import board_text
+    from geo_assets.reports.learning_controls import learning_text
 
     home = load_stage().settings.home
     if stages:
