@@ -8,7 +8,7 @@ UV_FLAGS := --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-h
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo recorded test lint ui bench lock lock-check acceptance-spine clean
+.PHONY: help setup demo recorded test lint ui bench lock lock-check acceptance-spine acceptance-learning clean
 
 help: ## say what can be typed
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 26
@@ -53,7 +53,10 @@ lock-check: setup ## prove that the GPU lock still resolves, without installing 
 	@diff $(LOCKS)/gpu.txt build/gpu.txt && echo "The GPU lock resolves to itself."
 
 acceptance-spine: setup ## kill -9 at random moments of the pool, the mirror and a sweep; compare the bytes
-	@$(BIN)/python -m pytest -q -m slow tests/acceptance
+	@$(BIN)/python -m pytest -q -m slow tests/acceptance/test_acceptance_spine.py
+
+acceptance-learning: setup ## the whole graph, the learning claims for two seeds, and one training again, byte for byte
+	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_learning.py
 
 clean: ## remove what the sandbox made; the environment stays
 	@rm -rf .geo/sandbox build
