@@ -31,12 +31,14 @@ QUIET_S = 5.0
 
 def build(
     names: list[str] = typer.Argument(None, help="Assets to build, e.g. board_table; none means all."),
-    only: bool = typer.Option(False, "--only", help="Just these; not what they are made from."),
+    only: bool = typer.Option(False, "--only", help="Just these, fresh or not; not what they are made from."),
+    again: bool = typer.Option(False, "--again", help="Build what is fresh, too."),
 ) -> None:
-    """Build assets and all that they are made from, with progress."""
+    """Build what is not fresh of some assets and all that they are made from, with progress."""
     import dagster as dg
     from dagster import DagsterInstance
 
+    from geo_assets.cli._fresh import fresh_assets
     from geo_assets.definitions import load_stage
 
     stage = load_stage()
@@ -56,6 +58,12 @@ def build(
     with _alone(home / ".init.lock"), DagsterInstance.from_config(str(home)) as instance:
         # The first reader of a fresh instance makes its tables; two at once would each make them.
         instance.get_run_records(limit=1)
+        fresh = set() if only or again else fresh_assets(instance, graph, keys, stage.settings.home)
+    if fresh:
+        keys = [key for key in keys if key not in fresh]
+        print(f"{len(fresh)} assets are fresh and left as they are (--again builds them, too)")
+    if not keys:
+        return
     with DagsterInstance.from_config(str(home)) as instance:
         token = uuid.uuid4().hex
         watcher = _Watcher(instance, token, len(keys))

@@ -32,6 +32,7 @@ NEUTRAL = (
     "geo_assets.lineage.fingerprint",
     "geo_assets.lineage.folders",
     "geo_assets.lineage.orphans",
+    "geo_assets.lineage.swapping",
     "resources.compute",
     "resources.processes",
 )

@@ -78,6 +78,7 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         kinds={"json", "parquet"},
         folders={name: folder_name(sweep.slug)},
         descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},
+        priority=7,
         tags={"arm_kind": sweep.adapter.kind, "provider": sweep.adapter.provider, "protocol": "tools"},
         checks=[CheckSpec(PASSES_COMPLETE, "Every pass of both arms has been scored.", blocking=False)],
     )

@@ -35,6 +35,7 @@ from geo_assets.lineage.assets import (
 )
 from geo_assets.lineage.folders import AssetFolder, Published
 from geo_assets.lineage.single_writer import single_writer
+from geo_assets.lineage.swapping import recover, swap
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports.charts import inline_png
 from geo_assets.sweeps.kept import KeptServer, ServerDied
@@ -85,6 +86,7 @@ def adapter_asset(spec: RunSpec) -> GeoAsset:
         runs=[TRAINER],
         kinds={"pytorch", "huggingface"},
         descriptions={name: f"**{spec.label}** (on `{spec.base}`, {spec.steps} steps).\n\n{words}"},
+        priority=8,
         tags={"run": spec.slug, "base": spec.base, "hardware": spec.hardware.lower()},
         checks=[
             # Not blocking: what an adapter is worth is measured by its sweep.
@@ -132,23 +134,6 @@ def train_adapter(run: StageRun, spec: RunSpec) -> Made:
         finally:
             recover(target)
     return made
-
-
-def swap(staged: Path, target: Path, aside: Path) -> None:
-    """Put a finished folder in the place of another."""
-    if target.exists():
-        target.rename(aside / f"{target.name}.old")
-    staged.rename(target)
-
-
-def recover(target: Path) -> None:
-    """Clear away what a killed training left, after putting back a folder that it had just moved aside."""
-    for aside in sorted(target.parent.glob(f".{target.name}.*")):
-        if aside.is_dir():
-            old = aside / f"{target.name}.old"
-            if old.exists() and not target.exists():
-                old.rename(target)
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _train(

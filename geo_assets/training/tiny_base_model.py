@@ -12,15 +12,19 @@ task of the project.
 """
 
 import json
-import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from env_service.canonical import atomic_write, sha256_file
+from env_service.errors import GeoError
 from geo_assets.config.settings import EnvironmentSpec
 from geo_assets.lineage.assets import GeoAsset, Made, StageRun, geo_asset
+from geo_assets.lineage.folders import AssetFolder
+from geo_assets.lineage.single_writer import single_writer
+from geo_assets.lineage.swapping import recover, swap
 from geo_assets.lineage.versions import content_version
 from resources.processes import ServerProcess
 from resources.sandbox.vlm.specs import BaseModelSpec
@@ -42,7 +46,7 @@ def tiny_base_model(name: str) -> GeoAsset:
         spec=lambda specs: [asdict(getattr(specs, name)), asdict(specs.environment)],
         runs=[ENVIRONMENT_SERVER],
         kinds={"pytorch"},
-        priority=9 if name == FIRST else 0,
+        priority=9 if name == FIRST else -1,
     )
     def base_model(run: StageRun) -> Made:
         return bring_up_model(run, name)
@@ -55,21 +59,39 @@ def bring_up_model(run: StageRun, name: str) -> Made:
 
     Raises:
         MissingUpstream: its world has not been drawn.
-        GeoError: the environment over that world does not start.
+        GeoError: the environment over that world does not start, or it is too small for the lessons.
+        BeingWritten: the same model is being brought up already.
     """
+    spec: BaseModelSpec = getattr(run.specs, name)
+    world = run.require(WORLD)
+    if spec.lessons > run.specs.small_world.played:
+        raise GeoError(
+            f"{name} wants {spec.lessons} lessons and the small world has {run.specs.small_world.played} "
+            "places to play at",
+            "Lower its lessons, or raise `played` of the small world, in geo_assets/config/settings.py",
+        )
+    target = run.folder().path
+    with single_writer(target.with_name(f".{name}.lock"), name):
+        recover(target)
+        aside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=target.parent))
+        try:
+            staged = AssetFolder(aside, name)
+            made = _brought_up(run, name, spec, world.path, staged)
+            staged.publish(made.data_version, dict(made.facts))
+            swap(staged.path, target, aside)
+        finally:
+            recover(target)
+    return made
+
+
+def _brought_up(run: StageRun, name: str, spec: BaseModelSpec, world: Path, folder: AssetFolder) -> Made:
     # Torch is imported where it is needed: whoever only lists the assets should not wait for it.
     from geo_assets.training.bring_up import bring_up
 
-    spec: BaseModelSpec = getattr(run.specs, name)
-    world = run.require(WORLD)
-    target = run.folder().path / MODEL
-    aside = target.with_name(f"{MODEL}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    with _served(world.path, run.specs.environment, run.folder().file(CONFIG)) as url:
-        losses = bring_up(aside, spec, world.path, url, run.specs.environment.max_turns, run.say)
-    shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
-    files = {path.name: sha256_file(path) for path in sorted(target.iterdir()) if path.is_file()}
+    model = folder.path / MODEL
+    with _served(world, run.specs.environment, folder.file(CONFIG)) as url:
+        losses = bring_up(model, spec, world, url, run.specs.environment.max_turns, run.say)
+    files = {path.name: sha256_file(path) for path in sorted(model.iterdir()) if path.is_file()}
     version = content_version(files)
     facts = {
         "name": name,
@@ -80,7 +102,7 @@ def bring_up_model(run: StageRun, name: str) -> Made:
         "view_px": spec.shape.view_px,
         "shape": asdict(spec.shape),
         "faults": asdict(spec.faults) | {"looks": list(spec.faults.looks)},
-        "weights_mb": round((target / "model.safetensors").stat().st_size / 1e6, 2),
+        "weights_mb": round((model / "model.safetensors").stat().st_size / 1e6, 2),
         **losses,
     }
     return Made(version, facts)

@@ -138,7 +138,7 @@ def _converse(
         torch.nn.utils.clip_grad_norm_(learnt, 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         if step % SAY_EVERY == SAY_EVERY - 1:
             recent = float(np.mean(losses[-SAY_EVERY:]))
             say(f"conversations: step {step + 1:,} of {course.steps:,}, loss {recent:.2f}")

@@ -15,17 +15,19 @@ import numpy as np
 from env_service.views import encode_jpeg
 from geo_assets.data._maps import contact_sheet, picture
 from geo_assets.lineage.assets import Made, StageRun, geo_asset
+from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.versions import content_version
 from resources.sandbox.vlm.small_world import files_of, make, read
 
 SHOWN = 12
+DRAWN_BY = "resources.sandbox.vlm.small_world"
 
 
 @geo_asset(group="training", spec=lambda specs: specs.small_world, kinds={"numpy"}, priority=10)
 def warm_start_world(run: StageRun) -> Made:
     """Draw the small world."""
     folder, spec = run.folder().path, run.specs.small_world
-    make(folder, spec, run.say)
+    make(folder, spec, run.say, code_version([DRAWN_BY]))
     world = read(folder)
     step = max(1, len(world.codes) // SHOWN)
     shown = [encode_jpeg(np.ascontiguousarray(view)) for view in world.views[::step, 0][:SHOWN]]

@@ -1,8 +1,13 @@
-"""A very small world, a base model brought up on it in seconds, conversations over it, and a Hub on loopback."""
+"""A very small world, a base model brought up on it in seconds, conversations, and a Hub on loopback."""
 
 import base64
 import io
 import json
+import os
+import random
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +20,7 @@ import dagster as dg
 import torch
 from datasets import Dataset
 from PIL import Image
+from safetensors.torch import load_file
 from training_lab import lab_run, rules, served
 
 from env_service.client import GeoGuessrEnv, schema
@@ -22,12 +28,13 @@ from env_service.models import GeoObservation
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import GeoAsset, Stage
 from geo_assets.sweeps import protocol_tools
+from geo_assets.training.base_models import NAMES
 from geo_assets.training.configuration import load_base, lora_config, trainer_config
-from geo_assets.training.lessons import Lesson, play_lessons
+from geo_assets.training.lessons import UNSURE, Form, Lesson, messages_of, play_lessons
 from geo_assets.training.step_log import StepLog
 from geo_assets.training.trainer import RolloutTrainer
 from geo_assets.training.trl_environment import TrainingEnvironment
-from geo_assets.training.warm_start import Sample
+from geo_assets.training.warm_start import Sample, sample_of
 from resources.endpoints import Reply, ToolCall, Usage
 from resources.sandbox.vlm.processor import scaled
 from resources.sandbox.vlm.small_world import SmallWorld
@@ -36,6 +43,8 @@ from resources.sandbox.vlm.specs import BaseModelSpec, Faults, SmallWorldSpec
 torch.set_num_threads(1)
 SANDBOX = stage_specs("sandbox")
 SMALL = replace(SANDBOX.small_world, places=12, played=6, pano_px=256, played_pano_px=256)
+REPOSITORY = Path(__file__).resolve().parents[2]
+BASE, SMALLER = NAMES
 TINY = SmallWorldSpec(seed=5, places=7, played=3, view_px=32, pano_px=64, played_pano_px=128)
 TURNS = SANDBOX.environment.max_turns
 PX = SANDBOX.base_model_4b.shape.view_px
@@ -71,6 +80,34 @@ def materialized(asset: GeoAsset, stage: Stage) -> Event:
     metadata = {name: value.value for name, value in event.metadata.items()}
     assert event.tags is not None
     return Event(metadata, event.tags["dagster/data_version"])
+
+
+def silent(_: str) -> None:
+    """Told of progress, says nothing."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A home with the small world and one base model, and what Dagster recorded of both."""
+
+    stage: Stage
+    drawn: Event
+    brought_up: Event
+
+    @property
+    def home(self) -> Path:
+        """The home."""
+        return self.stage.settings.home
+
+    @property
+    def world(self) -> Path:
+        """The small world's folder."""
+        return self.home / "warm_start_world"
+
+    @property
+    def model(self) -> Path:
+        """The model's folder."""
+        return self.home / BASE / "model"
 
 
 @contextmanager
@@ -117,7 +154,7 @@ def swept(url: str, lesson: Lesson) -> list[dict[str, Any]]:
     def ask(messages: Sequence[Any], tools: Sequence[Any]) -> Reply:
         asked.append({"model": "m", "messages": list(messages), "tools": list(tools)})
         call = calls[len(asked) - 1 : len(asked)]
-        return reply("" if call else "I cannot tell where this is.", tuple(call))
+        return reply("" if call else UNSURE, tuple(call))
 
     with GeoGuessrEnv(url) as env:
         protocol_tools.play(Session(env), ask, schema(url)["tools"], "train", lesson.place, TURNS)
@@ -126,7 +163,7 @@ def swept(url: str, lesson: Lesson) -> list[dict[str, Any]]:
 
 def reply(words: str, calls: tuple[ToolCall, ...]) -> Reply:
     """A policy's reply."""
-    return Reply(text=words, tool_calls=calls, finish_reason="stop", usage=Usage(0, 0))
+    return Reply(words, calls, reasoning="", finish_reason="stop", usage=Usage(), model_reported="m")
 
 
 @dataclass(frozen=True)
@@ -181,6 +218,110 @@ def recited(url: str, model: Path, folder: Path, lesson: Lesson, sample: Sample)
         return trainer, trainer._generate_and_score_completions([dict(row), dict(row)])
     finally:
         trainer.close_environments()
+
+
+def spoken(lesson: Lesson, form: Form) -> list[str]:
+    """What the assistant says in a lesson, reply by reply, in the template's form."""
+    said = []
+    for message in messages_of(lesson, form):
+        if message["role"] != "assistant":
+            continue
+        words = "".join(part["text"] for part in message["content"] or ())
+        for entry in message.get("tool_calls", ()):
+            function = entry["function"]
+            arguments = "".join(
+                f"<parameter={name}>\n{value}\n</parameter>\n"
+                for name, value in function["arguments"].items()
+            )
+            words += f"<tool_call>\n<function={function['name']}>\n{arguments}</function>\n</tool_call>"
+        said.append(f"{words}<|im_end|>")
+    return said
+
+
+def learnt(processor: Any, sample: Sample) -> list[str]:
+    """The stretches of a sample that carry weight, decoded."""
+    on = (sample.weights > 0).tolist()
+    starts = [at for at in range(len(on)) if on[at] and not (at and on[at - 1])]
+    ends = [at for at in range(len(on)) if on[at] and not (at + 1 < len(on) and on[at + 1])]
+    ids = sample.ids.tolist()
+    return [processor.tokenizer.decode(ids[a : b + 1]) for a, b in zip(starts, ends, strict=True)]
+
+
+def drawn_samples(processor: Any, lesson: Lesson) -> dict[int, Sample]:
+    """All samples of a lesson in the sweep's form, by length."""
+    samples = [sample_of(processor, lesson, "sweep", random.Random(seed)) for seed in range(16)]
+    return {len(sample.ids): sample for sample in samples}
+
+
+def tensors(folder: Path) -> dict[str, dict[str, Any]]:
+    """Weights by part: the tower's, and the language model's."""
+    found = load_file(folder / "model.safetensors")
+    parts: dict[str, dict[str, Any]] = {"tower": {}, "language": {}}
+    for name, tensor in found.items():
+        parts["tower" if ".visual." in name else "language"][name] = tensor
+    assert all(parts.values())
+    return parts
+
+
+def same(one: dict[str, Any], two: dict[str, Any]) -> list[bool]:
+    """Tensor by tensor."""
+    assert set(one) == set(two)
+    return [torch.equal(one[name], two[name]) for name in sorted(one)]
+
+
+EDIT = """
+
+_plain = climate_at
+
+
+def climate_at(lat, lon, month):
+    from dataclasses import replace
+
+    return replace(_plain(lat, lon, month), soil=(220.0, 0.0, 220.0), grass=(220.0, 0.0, 220.0))
+"""
+DRAW = """
+import sys
+from dataclasses import replace
+from geo_assets.config.settings import load_settings, stage_specs
+from geo_assets.lineage.assets import Stage, StageRun
+from geo_assets.training.warm_start_world import warm_start_world as asset
+from resources.sandbox.vlm.specs import SmallWorldSpec
+specs = replace(stage_specs("sandbox"), small_world={spec!r})
+for home in sys.argv[1:]:
+    stage = Stage(load_settings({{"GEO_HOME": home}}), specs)
+    made = asset.compute(StageRun(stage, "warm_start_world", lambda said: None))
+    print(asset.code_version(stage), made.data_version)
+"""
+LISTING = """
+import json, os, sys
+from geo_assets.definitions import build_definitions, load_stage
+found = {}
+for profile in ("sandbox", "live", "recorded"):
+    os.environ["GEO_PROFILE"] = profile
+    keys = build_definitions(load_stage()).resolve_asset_graph().get_all_asset_keys()
+    found[profile] = sorted(key.to_user_string() for key in keys)
+heavy = [name for name in ("torch", "transformers", "trl", "peft", "tokenizers") if name in sys.modules]
+print(json.dumps([heavy, found]))
+"""
+"""Lists the assets of all profiles, and which heavy packages that has imported."""
+
+
+def drawn_on_an_edited_earth(tree: Path, spec: SmallWorldSpec, *homes: Path) -> list[list[str]]:
+    """Code and data version of the small world per home, drawn by a copy of the code with other soil."""
+    for package in ("env_service", "geo_assets", "resources"):
+        shutil.copytree(REPOSITORY / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tree / "resources" / "sandbox" / "earth" / "climate.py").open("a") as source:
+        source.write(EDIT)
+    path = os.pathsep.join((str(tree), str(REPOSITORY / "tests" / "guard")))
+    said = subprocess.run(
+        [sys.executable, "-c", DRAW.format(spec=spec), *map(str, homes)],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 0, said.stderr
+    return [line.split() for line in said.stdout.splitlines()]
 
 
 @dataclass

@@ -86,7 +86,7 @@ def pretrain(
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         if step % SAY_EVERY == SAY_EVERY - 1:
             recent = float(np.mean(losses[-SAY_EVERY:]))
             say(f"vision: step {step + 1:,} of {steps:,}, loss {recent:.2f}")

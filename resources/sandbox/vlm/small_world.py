@@ -7,6 +7,7 @@ conversations played.
 """
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -50,20 +51,26 @@ class SmallWorld:
     views: NDArray[np.uint8]
 
 
-def make(folder: Path, spec: SmallWorldSpec, say: Callable[[str], None] = print) -> None:
-    """Draw a small world into a folder; one that was begun with the same spec goes on where it stopped.
+def make(folder: Path, spec: SmallWorldSpec, say: Callable[[str], None] = print, code: str = "") -> None:
+    """Draw a small world into a folder; one begun by the same spec and code goes on where it stopped.
 
     Views are kept in chunks of 100 places, so an interruption costs one chunk.
+
+    Args:
+        folder: where to.
+        spec: what it is made from.
+        say: told how far it is.
+        code: version of the code that draws; another one starts anew.
     """
     world = World.build(WorldSpec(seed=spec.seed, pano_sequences=spec.places, perspective_sequences=0))
     # Drives stand in clusters, country after country; shuffled, the played ones are a fair sample.
     order = np.random.default_rng([spec.seed, 3]).permutation(spec.places)
     drives = tuple(world.sequences[int(number)] for number in order)
     stamp = folder / "begun.json"
-    begun = json.dumps(asdict(spec)).encode()
+    begun = json.dumps({"spec": asdict(spec), "code": code}).encode()
     if not stamp.exists() or stamp.read_bytes() != begun:
-        for old in (folder / VIEWS).glob("*.npy"):
-            old.unlink()
+        for old in (VIEWS, PANOS):
+            shutil.rmtree(folder / old, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(stamp, begun)
     store = PanoramaStore(str(folder / PANOS))
@@ -104,16 +111,21 @@ def _frame(drive: WorldSequence) -> WorldFrame:
     return drive.frames[len(drive.frames) // 2]
 
 
+def _picture_id(frame: WorldFrame) -> str:
+    """Id of a picture here: worlds number their frames alike, and these are not the project's."""
+    return f"small{frame.image_id}"
+
+
 def _draw(drive: WorldSequence, number: int, spec: SmallWorldSpec, store: PanoramaStore) -> NDArray[np.uint8]:
     """The eight views of a place, (8, px, px, 3); its panorama goes to the store if it is to be played."""
     scene = drive.scene(len(drive.frames) // 2)
     played = number < spec.played
     pano = draw_panorama(scene, spec.played_pano_px if played else spec.pano_px)
     if played:
-        store.put(str(_frame(drive).image_id), encode_jpeg(pano))
+        store.put(_picture_id(_frame(drive)), encode_jpeg(pano))
         # A second position, so that the environment offers to walk, as it does on the project's drives.
         behind = draw_panorama(drive.scene(len(drive.frames) // 2 - 1), spec.pano_px)
-        store.put(str(drive.frames[len(drive.frames) // 2 - 1].image_id), encode_jpeg(behind))
+        store.put(_picture_id(drive.frames[len(drive.frames) // 2 - 1]), encode_jpeg(behind))
     size = spec.view_px * OVERSAMPLED
     views = []
     for heading in HEADINGS:
@@ -141,7 +153,7 @@ def _task(number: int, drive: WorldSequence) -> Task:
 def _task_frame(frame: WorldFrame) -> Frame:
     moment = datetime.fromtimestamp(frame.captured_at_ms / 1000, tz=UTC)
     return Frame(
-        image_id=str(frame.image_id),
+        image_id=_picture_id(frame),
         lat=frame.lat,
         lon=frame.lon,
         compass_angle=frame.heading_deg % 360.0,

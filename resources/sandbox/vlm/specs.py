@@ -55,8 +55,8 @@ class Faults:
     """
 
     looks: tuple[int, ...] = (0, 0, 1, 2, 2, 3, 3)
-    never_guesses: float = 0.45
-    favourite: float = 0.18
+    never_guesses: float = 0.4
+    favourite: float = 0.28
     favourite_at: tuple[int, int] = (-35, 150)
     wrong_place: float = 0.05
     grid_deg: int = 5
