@@ -33,7 +33,8 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Machine-readable.
         said = "set" if token else "unset: coverage_tiles, task_pool and mirrored_panoramas need it"
         checks.append(("MAPILLARY_ACCESS_TOKEN", token, said, "export MAPILLARY_ACCESS_TOKEN=…"))
         for name, need in (("ANTHROPIC_API_KEY", "arms of anthropic"), ("OPENAI_API_KEY", "arms of openai"),
-                           ("HF_TOKEN", "arms over the inference router, and the Hub")):  # fmt: skip
+                           ("HF_TOKEN", "arms over the inference router, and the Hub"),
+                           ("GEO_VLLM_URL", "sweeps of adapters, at a vLLM server")):  # fmt: skip
             there = bool(os.environ.get(name))
             checks.append((name, there, "set" if there else f"unset: {need} need it", f"export {name}=…"))
     if settings.profile == "recorded":
