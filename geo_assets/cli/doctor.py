@@ -1,9 +1,11 @@
 """`geo doctor`: what this profile needs and whether it is there, all told at once."""
 
+import importlib.util
 import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import typer
 
@@ -28,7 +30,14 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Machine-readable.
             "free some space, or set GEO_HOME to a folder with more",
         ),
     ]
+    if settings.profile == "sandbox":
+        lacks = [name for name in ("torch", "trl", "peft") if importlib.util.find_spec(name) is None]
+        said = f"missing: {', '.join(lacks)}" if lacks else "torch, trl and peft are installed"
+        checks.append(("training packages", not lacks, said, "make setup"))
     if settings.profile == "live":
+        card = Path("/dev/nvidiactl").exists()
+        said = "there" if card else "none: adapter_run3 is trained where there is one"
+        checks.append(("CUDA device", card, said, "materialize adapter_run3 on a machine with a card"))
         token = bool(settings.mapillary_token.get_secret_value())
         said = "set" if token else "unset: coverage_tiles, task_pool and mirrored_panoramas need it"
         checks.append(("MAPILLARY_ACCESS_TOKEN", token, said, "export MAPILLARY_ACCESS_TOKEN=…"))
@@ -59,8 +68,6 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Machine-readable.
 
 
 def _free_gb(path: object) -> float:
-    from pathlib import Path
-
     folder = Path(str(path))
     while not folder.exists():
         folder = folder.parent

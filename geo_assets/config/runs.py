@@ -237,7 +237,7 @@ def _ancestry(
         raise ArmsFileError(path, line_of(node), f"run {slug!r} appears twice, first on line {first}")
     if "extends" not in own:
         return slug, ()
-    if own["extends"] not in layers:
+    if not isinstance(own["extends"], str) or own["extends"] not in layers:
         problem = f"run {slug!r} extends {own['extends']!r}, and no run of that name stands above it"
         raise ArmsFileError(path, line_of(fields["extends"]), problem)
     return slug, layers[own["extends"]]

@@ -1,5 +1,6 @@
 """One split and its mirror become an environment: a configuration, a version, and proof that it plays."""
 
+import os
 from pathlib import Path
 
 from geo_assets.data._maps import CREDIT, contact_sheet, picture
@@ -46,8 +47,11 @@ def build_environment(run: StageRun, split: str) -> Made:
         why = str(index.facts.get("empty_because", "it holds no task"))
         run.say(f"The {split} split is empty ({why}), so there is nothing to serve")
         return Made(version, {**facts, "empty_because": why}, row_count(0), skipped(why))
-    store = run.settings.store_url
-    config = configuration(split, str((index.path / TASKS).absolute()), _address(store), version, spec)
+    # Relative to the file's own folder, so that a home that is moved or copied serves its own tasks.
+    near = path.parent.absolute()
+    tasks_file = os.path.relpath(index.path / TASKS, near)
+    store = _address(run.settings.store_url, run.settings.home, near)
+    config = configuration(split, tasks_file, store, version, spec)
     write_configuration(path, config)
     ready = readiness(run, path, split, tasks, read_manifest(mirror.path))
     views = contact_sheet(ready.views, size=VIEW_PX)
@@ -64,5 +68,8 @@ def build_environment(run: StageRun, split: str) -> Made:
     )
 
 
-def _address(store_url: str) -> str:
-    return store_url if "://" in store_url else str(Path(store_url).absolute())
+def _address(store_url: str, home: Path, near: Path) -> str:
+    if "://" in store_url:
+        return store_url
+    store = Path(store_url).absolute()
+    return os.path.relpath(store, near) if store.is_relative_to(home.absolute()) else str(store)

@@ -121,7 +121,10 @@ def _served(world: Path, environment: EnvironmentSpec, config: Path) -> Iterator
         "environment_version": "small-world",
     }
     atomic_write(config, json.dumps(body, indent=2).encode() + b"\n")
-    with ServerProcess(
-        ENVIRONMENT_SERVER, ["--config", str(config), "--port", "0"], name="environment service"
-    ) as server:
-        yield server.url
+    try:
+        with ServerProcess(
+            ENVIRONMENT_SERVER, ["--config", str(config), "--port", "0"], name="environment service"
+        ) as server:
+            yield server.url
+    finally:
+        config.unlink()

@@ -51,7 +51,9 @@ def test_dagster_dev_serves_the_graph(tmp_path: Path) -> None:
     try:
         query = {"query": "{ assetNodes { assetKey { path } groupName } }"}
         nodes = _ask(f"http://127.0.0.1:{port}/graphql", query)["data"]["assetNodes"]
-        assert {"data", "environment", "sweeps", "reports"} == {node["groupName"] for node in nodes}
+        assert {"data", "environment", "sweeps", "training", "reports"} == {
+            node["groupName"] for node in nodes
+        }
         assert ["board_table"] in [node["assetKey"]["path"] for node in nodes]
     finally:
         os.killpg(process.pid, signal.SIGINT)

@@ -577,7 +577,7 @@ def test_the_worlds_asset(built: Built) -> None:
 def test_the_models_asset(built: Built) -> None:
     published = AssetFolder(built.home, BASE).built()
     assert published is not None and published.data_version == built.brought_up.data_version
-    assert {path.name for path in published.path.iterdir()} == {"model", "config.json", "_asset.json"}
+    assert {path.name for path in published.path.iterdir()} == {"model", "_asset.json"}
     assert not (built.model / "left_behind.safetensors").exists()
     facts, spec = published.facts, SANDBOX.base_model_4b
     assert facts["name"] == BASE and facts["revision"] == published.data_version

@@ -280,7 +280,7 @@ def test_what_trl_is_told(lab_model: Path, tmp_path: Path) -> None:
     run, processor = lab_run(), load_processor(lab_model)
     told = trainer_config(run, tmp_path, processor, 1)
     assert (told.per_device_train_batch_size, told.gradient_accumulation_steps) == (4, 1)
-    assert (told.top_p, told.top_k, told.temperature) == (1.0, 0, 1.0)
+    assert (told.top_p, told.top_k, told.temperature) == (1.0, 0, run.temperature)
     assert told.max_tool_calling_iterations == TURNS and told.steps_per_generation == 1
     assert told.generation_kwargs["max_new_tokens"] == run.max_turn_length
     assert len(set(told.generation_kwargs["suppress_tokens"])) == 4

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -264,12 +265,14 @@ def test_the_opening_reads_as_in_training(models: TinyModels) -> None:
 
 
 def test_a_written_placeholder_is_refused_before_it_spoils_a_batch(models: TinyModels, url: str) -> None:
-    messages = asked(f"{WORDS} <|image_pad|>", 1)
-    with pytest.raises(ServedWrongly, match="2 picture places for 1 pictures"):
-        models.prepared(read_request(body(messages=messages), models.pictures))
-    error = refused(url, 500, messages=messages)
-    assert error["code"] == "server_error"
-    assert "2 picture places for 1 pictures" in error["message"]
+    error = refused(url, 400, messages=asked(f"{WORDS} <|image_pad|>", 1))
+    assert "stands for a picture" in error["message"]
+    error = refused(url, 400, messages=asked(f"{WORDS} \ud800", 1))
+    assert "surrogate" in error["message"]
+    # However a picture is lost, the model is not asked about the place where it should be.
+    whole = read_request(body(messages=asked(WORDS, 1)), models.pictures)
+    with pytest.raises(ServedWrongly, match="1 picture places for 0 pictures"):
+        models.prepared(replace(whole, pictures=(), digests=()))
     assert said(url)["choices"]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from PIL import Image
 
 from env_service.canonical import sha256_hex
-from resources.sandbox.vlm.processor import scaled
+from resources.sandbox.vlm.processor import VISION_TOKENS, scaled
 
 ROLES = ("system", "user", "assistant", "tool")
 FORMATS = ("JPEG", "PNG")
@@ -153,7 +153,7 @@ def _message(
     if isinstance(content, list):
         parts: Any = [_part(part, f"{where}.content[{i}]", pictures, seen) for i, part in enumerate(content)]
     elif isinstance(content, str):
-        parts = content
+        parts = _words(content, where)
     elif content is None and role == "assistant":
         parts = ""
     else:
@@ -170,11 +170,20 @@ def _message(
 def _part(part: Any, where: str, pictures: Pictures, seen: list[tuple[str, Image.Image]]) -> dict[str, Any]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind == "text" and isinstance(part.get("text"), str):
-        return {"type": "text", "text": part["text"]}
+        return {"type": "text", "text": _words(part["text"], where)}
     if kind == "image_url" and isinstance(part.get("image_url"), dict):
         seen.append(pictures.get(_data_url(part["image_url"].get("url"), where)))
         return {"type": "image", "image": seen[-1][1]}
     raise BadRequest(f"{where} must be a part of type text or image_url", "invalid_messages")
+
+
+def _words(text: str, where: str) -> str:
+    """Text that stands for itself: no half of a character, and no place for a picture."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise BadRequest(f"{where} holds half of a surrogate pair, which is no text", "invalid_messages")
+    if reserved := [token for token in VISION_TOKENS if token in text]:
+        raise BadRequest(f"{where} holds {reserved[0]}, which stands for a picture", "invalid_messages")
+    return text
 
 
 def _data_url(url: Any, where: str) -> bytes:

@@ -89,8 +89,10 @@ class TinyModels:
     """
 
     def __init__(self, name: str, folder: Path, adapters: Mapping[str, Path]) -> None:
-        if not (folder / "config.json").is_file():
-            raise GeoError(f"{folder} holds no model", f"Build it: geo build --only {name}")
+        if not (folder / "model.safetensors").is_file():
+            inside = folder / "model"
+            fix = f"Name {inside}" if inside.is_dir() else "Name the folder `model` of a built base model"
+            raise GeoError(f"{folder} holds no model", fix)
         self.base = name
         self.roots = {name: folder, **adapters}
         self.processor = load_processor(folder)

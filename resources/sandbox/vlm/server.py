@@ -148,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
         """`/health`, `/v1/models`."""
         if self.path == "/health":
             self._send(HTTPStatus.OK, {"status": "ok"})
-        elif self.path.rstrip("/") == "/v1/models":
+        elif self.path.partition("?")[0].rstrip("/") == "/v1/models":
             self._send(HTTPStatus.OK, model_list(self.server.models))
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "There is no such route", "not_found")
@@ -209,11 +209,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, value: Mapping[str, Any]) -> None:
         body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except ConnectionError:  # the client has gone, and nobody is left to tell
+            self.close_connection = True
 
 
 class VlmServer(ThreadingHTTPServer):
@@ -252,6 +255,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.ready_file:
         ready = {"port": server.server_address[1], "url": server.url}
         atomic_write(options.ready_file, json.dumps(ready).encode())
+    else:
+        print(f"{', '.join(server.models.roots)} at {server.url}/v1", flush=True)
     try:
         server.serve_forever(poll_interval=0.1)
     except KeyboardInterrupt:
