@@ -171,7 +171,8 @@ class RunSpec(_Frozen):
 
     def identity(self) -> dict[str, Any]:
         """What alters the weights, as JSON; names for people and the profiles do not."""
-        return self.model_dump(mode="json", exclude={"label", "asset", "profiles", "hardware"})
+        unused = set() if self.vllm.use else {"vllm", "importance_sampling"}
+        return self.model_dump(mode="json", exclude={"label", "asset", "profiles", "hardware", *unused})
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from geo_assets.sweeps.adapter_arms import AdapterSweep
 from geo_assets.sweeps.kept import KeptServer
 from geo_assets.sweeps.served_models import WrongBaseServed
 from geo_assets.sweeps.serving import command_of
+from geo_assets.training.weights import weights_sha256
 
 VLM_SERVER = "resources.sandbox.vlm.server"
 ADDRESS_VARIABLE = "GEO_VLLM_URL"
@@ -67,11 +68,11 @@ class Serving:
 
 
 def check_lineage(pair: Pair) -> None:
-    """Make sure that the adapter was trained on the base model that stands here.
+    """Make sure that the adapter is the one that was published, and trained on the base that stands here.
 
     Raises:
         WrongBaseServed: it was trained on another model or another version of it.
-        GeoError: the adapter's folder cannot be read.
+        GeoError: the adapter's folder cannot be read, or its weights are not those that were published.
     """
     base, adapter = pair.base, pair.adapter
     path = adapter.path / ADAPTER / ADAPTER_CONFIG
@@ -95,6 +96,9 @@ def check_lineage(pair: Pair) -> None:
             f"at {base.data_version} now",
             fix,
         )
+    published = adapter.facts.get("weights_sha256")
+    if published and weights_sha256(adapter.path / ADAPTER) != published:
+        raise GeoError(f"The weights in {adapter.path / ADAPTER} are not those that were published", fix)
 
 
 @contextmanager

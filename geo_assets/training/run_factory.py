@@ -145,6 +145,8 @@ def _train(
     config, sessions = environment.path / CONFIG, spec.generation_batch + SPARE_SESSIONS
     options = ["--config", str(config), "--max-concurrent", str(sessions), "--idle-s", str(IDLE_S)]
     folder = base.path / MODEL
+    if "stands_in_for" in base.facts and not folder.is_dir():
+        raise GeoError(f"{folder} is gone", f"Run: geo build --only {spec.base}")
     model, offline = (str(folder), {"HF_HUB_OFFLINE": "1"}) if folder.is_dir() else (base.facts["repo"], {})
     revision = str(base.facts.get("revision") or base.data_version)
     with KeptServer(

@@ -38,6 +38,7 @@ from geo_assets.sweeps.served_models import (  # noqa: E402
     probe,
 )
 from geo_assets.sweeps.serving import served_environment  # noqa: E402
+from geo_assets.training.weights import weights_sha256  # noqa: E402
 
 TASKS = 2
 NAME = f"sweep_{ADAPTER}"
@@ -250,6 +251,13 @@ def test_either_record_of_another_base_is_enough(
     assert base is not None
     with pytest.raises(WrongBaseServed, match=f"{words}.*--select {ADAPTER}"):
         check_lineage(Pair(base, Published(ADAPTER, tmp_path, "v", given)))
+    path.write_text(json.dumps({"base_model_name_or_path": BASE, "revision": "base-1"}))
+    (path.parent / "adapter_model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    whole = {"base": BASE, "base_version": "base-1", "weights_sha256": weights_sha256(path.parent)}
+    check_lineage(Pair(base, Published(ADAPTER, tmp_path, "v", whole)))
+    other = whole | {"weights_sha256": "0" * 64}
+    with pytest.raises(GeoError, match="not those that were published"):
+        check_lineage(Pair(base, Published(ADAPTER, tmp_path, "v", other)))
     path.unlink()
     with pytest.raises(GeoError, match=r"adapter_config\.json cannot be read"):
         check_lineage(Pair(base, Published(ADAPTER, tmp_path, "v", given)))
