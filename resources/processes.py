@@ -14,12 +14,22 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import urlsplit
 
+from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 
 STOP_S = 5.0
 POLL_S = 0.02
 TAIL_LINES = 3
+
+
+def announce(url: str, ready_file: Path | None, name: str) -> None:
+    """Say where a server serves: to the file that its starter waits for, or to the person who started it."""
+    if ready_file is None:
+        print(f"{name} at {url}", flush=True)
+    else:
+        atomic_write(ready_file, json.dumps({"port": urlsplit(url).port, "url": url}).encode())
 
 
 class ServerProcess:

@@ -54,7 +54,7 @@ class AnyTool(Mapping[str, Callable[..., Blocks]]):
         return len(self._environment._ops)
 
 
-class RolloutTrainer(GRPOTrainer):  # type: ignore[misc]
+class RolloutTrainer(GRPOTrainer):
     """`GRPOTrainer` with one `TrainingEnvironment` per rollout.
 
     Args:

@@ -19,10 +19,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from env_service.canonical import atomic_write, canonical_json, sha256_hex
+from env_service.canonical import canonical_json, sha256_hex
 from env_service.errors import GeoError
 from env_service.store import PanoramaStore
 from env_service.tasks import read_tasks
+from resources.processes import announce
 from resources.sandbox._policy_truth import truths
 from resources.sandbox.policies import Answer, Moment, Policies
 
@@ -255,9 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     server = PolicyServer(policies, options.port)
     if options.exit_with_parent:
         threading.Thread(target=_stop_with_parent, args=(server,), daemon=True).start()
-    if options.ready_file:
-        ready = {"port": server.server_address[1], "url": server.url}
-        atomic_write(options.ready_file, json.dumps(ready).encode())
+    announce(server.url, options.ready_file, "Sandbox policies")
     try:
         server.serve_forever(poll_interval=0.1)
     except KeyboardInterrupt:

@@ -234,11 +234,9 @@ def test_a_job_leaves_with_its_parent(tmp_path: Path) -> None:
     until(lambda: len(list(Path(f"/proc/{child}/task").iterdir())) > 1)  # its watching thread runs
     parent.kill()
     parent.wait()
-    until(
-        lambda: (
-            not Path(f"/proc/{child}").exists() or "\nState:\tZ" in Path(f"/proc/{child}/status").read_text()
-        )
-    )
+    status = Path(f"/proc/{child}/status")
+    until(lambda: not status.exists() or "\nState:\tZ" in status.read_text())
+    assert not status.exists() or "\nState:\tZ" in status.read_text()
 
 
 def test_weights_are_hashed_by_tensor_and_not_by_file(tmp_path: Path) -> None:

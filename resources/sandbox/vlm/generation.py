@@ -251,7 +251,7 @@ class TinyModels:
         return {"content": content, "refusal": None}
 
 
-class _OwnNoise(LogitsProcessor):  # type: ignore[misc]
+class _OwnNoise(LogitsProcessor):
     """Turns logits into values whose maximum is each row's own draw."""
 
     def __init__(self, rows: Sequence[Prepared], forbidden: Any) -> None:
@@ -277,7 +277,7 @@ class _OwnNoise(LogitsProcessor):  # type: ignore[misc]
         return _truncated(logits / sampling.temperature, sampling) + gumbel
 
 
-class _OwnLength(StoppingCriteria):  # type: ignore[misc]
+class _OwnLength(StoppingCriteria):
     """Ends each row at its own number of tokens."""
 
     def __init__(self, limits: Sequence[int], width: int) -> None:

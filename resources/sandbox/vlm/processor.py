@@ -19,7 +19,7 @@ from env_service.errors import GeoError
 VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 
 
-class TinyVLProcessor(Qwen3VLProcessor):  # type: ignore[misc]
+class TinyVLProcessor(Qwen3VLProcessor):
     """`Qwen3VLProcessor` without its video processor."""
 
     def __init__(

@@ -22,8 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from env_service.canonical import atomic_write
 from env_service.errors import GeoError
+from resources.processes import announce
 from resources.sandbox.vlm.conversation import BadRequest, read_request
 
 if TYPE_CHECKING:
@@ -252,11 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     if options.exit_with_parent:
         threading.Thread(target=_stop_with_parent, args=(server,), daemon=True).start()
-    if options.ready_file:
-        ready = {"port": server.server_address[1], "url": server.url}
-        atomic_write(options.ready_file, json.dumps(ready).encode())
-    else:
-        print(f"{', '.join(server.models.roots)} at {server.url}/v1", flush=True)
+    announce(server.url, options.ready_file, ", ".join(server.models.roots))
     try:
         server.serve_forever(poll_interval=0.1)
     except KeyboardInterrupt:
