@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from base_models_fixtures import built, lessons, processor, untrained, url  # noqa: F401
 from training_lab import make_model, served, write_world
 
 
