@@ -8,7 +8,8 @@ UV_FLAGS := --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-h
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo recorded test lint ui bench lock lock-check acceptance-spine acceptance-learning clean
+.PHONY: help setup browser demo recorded test lint ui bench lock lock-check clean \
+	acceptance-spine acceptance-learning acceptance-environment acceptance-evaluation acceptance-lineage
 
 help: ## say what can be typed
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 26
@@ -19,7 +20,7 @@ $(STAMP): pyproject.toml $(LOCKS)/cpu.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed. Try: make PYTHON=python3.11 setup")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing packages into $(VENV) (a few minutes the first time)"
-	@$(BIN)/pip install -qq --disable-pip-version-check -c $(LOCKS)/cpu.txt -e '.[train,dev]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c $(LOCKS)/cpu.txt -e '.[train,live,dev]'
 	@touch $(STAMP)
 
 demo: setup ## run the whole graph in the sandbox, ending with the board
@@ -28,7 +29,13 @@ demo: setup ## run the whole graph in the sandbox, ending with the board
 recorded: setup ## the same assets over recorded Mapillary data, and one scripted episode
 	@export GEO_PROFILE=recorded && source ./env.sh && geo build && geo walkthrough --out build/recorded
 
-test: setup lint ## lint, types, import contract and all fast tests
+browser: setup ## a browser for the pages' tests, from the system's packages where that is possible
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& echo "Installing chromium for the pages' tests" && apt-get update -qq >/dev/null \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; } \
+		|| echo "No chromium here: the tests that drive a browser will be skipped (install the package chromium)"
+
+test: setup lint browser ## lint, types, import contract and all fast tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not gpu"
 
 lint: setup ## ruff, mypy --strict, import contract
@@ -57,6 +64,15 @@ acceptance-spine: setup ## kill -9 at random moments of the pool, the mirror and
 
 acceptance-learning: setup ## the whole graph, the learning claims for two seeds, and one training again, byte for byte
 	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_learning.py
+
+acceptance-environment: setup ## 10,000 fuzzed frames, 200 cut sockets, 1,000 episodes by 8 clients
+	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_environment.py
+
+acceptance-evaluation: setup ## kill -9 at 50 moments of a sweep, every sin of an endpoint, interval coverage
+	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_evaluation.py
+
+acceptance-lineage: setup ## the staleness table on the real sandbox graph, and jobs that outlive their orchestrator
+	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_lineage.py
 
 clean: ## remove what the sandbox made; the environment stays
 	@rm -rf .geo/sandbox build
