@@ -87,7 +87,7 @@ class GeoGuessrEnvironment(EpisodeEnvironment):
             words = f"You moved {metres:g} m {direction}. {facing(self._episode.pose)}"
         return Shown(words, self._look(task, self._split, self._episode.pose), "view", metres)
 
-    @tool(op="pin", cost=0.02, needs=("map",))
+    @tool(op="pin", cost=0.02, needs=("names",))
     def place_pin(self, lat: Latitude, lon: Longitude, label: Label, span_deg: Span = 7.0) -> Shown:
         """Pin a candidate: learn what is there and how far it lies from earlier pins, and see it on a map.
 
@@ -119,7 +119,7 @@ class GeoGuessrEnvironment(EpisodeEnvironment):
             lat, lon, span_deg, f"Map around {lat:.4f}, {lon:.4f}, {span_deg:g} degrees high."
         )
 
-    @tool(op="reverse_geocode", cost=0.01, needs=("map",))
+    @tool(op="reverse_geocode", cost=0.01, needs=("names",))
     def reverse_geocode(self, lat: Latitude, lon: Longitude) -> Shown:
         """Learn the names at a point: country, subregion, nearest city.
 
@@ -131,7 +131,7 @@ class GeoGuessrEnvironment(EpisodeEnvironment):
         names = [there.country.name, there.country.subregion] if there.country else ["Open sea"]
         return Shown(f"{', '.join(dict.fromkeys(names))}; nearest city {there.nearest_city.name}.")
 
-    @tool(op="list_pins", needs=("map",))
+    @tool(op="list_pins", needs=("names",))
     def list_pins(self) -> Shown:
         """List the pins placed so far. Costs no reward, but a turn."""
         lines = [
@@ -140,14 +140,14 @@ class GeoGuessrEnvironment(EpisodeEnvironment):
         ]
         return Shown("\n".join(lines) or "There are no pins.")
 
-    @tool(op="clear_pins", needs=("map",))
+    @tool(op="clear_pins", needs=("names",))
     def clear_pins(self) -> Shown:
         """Remove all pins. Costs no reward, but a turn."""
         count = len(self._now.pins)
         self._episode = self._now.unpin()
         return Shown(f"Removed {count} pin{'' if count == 1 else 's'}.")
 
-    @tool(op="measure", needs=("map",))
+    @tool(op="measure", needs=("names",))
     def measure(self, lat_a: Latitude, lon_a: Longitude, lat_b: Latitude, lon_b: Longitude) -> Shown:
         """Measure the great-circle distance between two points. Costs no reward, but a turn.
 
@@ -215,6 +215,8 @@ class GeoGuessrEnvironment(EpisodeEnvironment):
         return Shown(facing(pose), self._look(self._playing, self._split, pose), "view")
 
     def _mapped(self, lat: float, lon: float, span_deg: float, words: str) -> Shown:
+        if not self.game.splits[self._split].imagery.abilities(self._playing).map:
+            return Shown(words)
         picture = render_map(lat, lon, span_deg, self._now.pins, self.game.rules.view_px)
         return Shown(words, picture, "map")
 

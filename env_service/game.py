@@ -26,11 +26,12 @@ from env_service.tasks import Task
 from env_service.views import PanoramaCache
 
 MODE_OFFERS: dict[Mode, frozenset[str]] = {
-    "agentic": frozenset({"look", "zoom", "move", "map"}),
-    "nmpz": frozenset({"map"}),
+    "agentic": frozenset({"look", "zoom", "move", "map", "names"}),
+    "nmpz": frozenset({"map", "names"}),
     "single_shot": frozenset(),
 }
-"""Capabilities a mode leaves to its tools. The guess needs none, so an episode can end in every mode."""
+"""Capabilities a mode leaves to its tools: "map" is pictures of maps, "names" what is said of a point. The
+guess needs none, so an episode can end in every mode."""
 
 WARM_SPANS_DEG = (7.0, 60.0)
 """One map at each level of detail, so that all outlines are read."""

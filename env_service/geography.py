@@ -3,7 +3,7 @@
 Countries come from border polygons that carry ISO 3166-1 codes for islands and overseas territories too and
 reach a little way out to sea (`env_service/data`, sources and licences there). Country lookup reads a grid of
 quarter degrees; only in cells on a border an R-tree names the few polygons there, and those are tested,
-prepared. Towns lie in a k-d tree of unit vectors. One `geography()` is loaded once per process and shared;
+prepared. Towns lie in a k-d tree of unit vectors (`_place_tree`). One `geography()` is loaded once per process and shared;
 every method is read-only and safe to call from any thread.
 """
 
@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 
 from env_service._border_distance import border_distance_km, boxes_around
+from env_service._place_tree import PlaceTree
 from env_service.geodesy import bearing_deg, chord_to_km, compass_point, unit_vectors, wrap_longitude
 
 DATA = Path(__file__).parent / "data"
@@ -151,6 +151,8 @@ class Geography:
         # Plain Python integers come out of an array.array several times faster than out of numpy.
         self._cells = array("h", cells.tobytes())
         self._in_cell: dict[int, list[int]] = {}
+        # Towns that have been the nearest to something: made once, and never more than there are towns.
+        self._met: dict[int, Place] = {}
 
     # Countries
 
@@ -251,15 +253,18 @@ class Geography:
         )
 
     @cached_property
-    def _place_tree(self) -> Any:
-        return cKDTree(unit_vectors(self.places.lat, self.places.lon))
+    def _place_tree(self) -> PlaceTree:
+        return PlaceTree(unit_vectors(self.places.lat, self.places.lon))
 
     def nearest_place(self, lat: float, lon: float) -> tuple[Place, float]:
-        """The nearest town and the distance to it in kilometres."""
+        """The nearest town (of two equally near the more populous) and the distance to it in kilometres."""
         phi, lam = math.radians(lat), math.radians(lon)
-        point = (math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi))
-        chord, index = self._place_tree.query(point)
-        return self.places[int(index)], chord_to_km(float(chord))
+        across = math.cos(phi)
+        index, square = self._place_tree.nearest(across * math.cos(lam), across * math.sin(lam), math.sin(phi))
+        place = self._met.get(index)
+        if place is None:
+            place = self._met[index] = self.places[index]
+        return place, chord_to_km(math.sqrt(square))
 
     def describe(self, lat: float, lon: float) -> PlaceDescription:
         """Country, subregion and nearest town; the bearing runs from the position to the town."""

@@ -3,10 +3,11 @@
 A backend says what it can do for a task; the environment registers no tool that the answer rules out. Both
 backends here read a `PanoramaStore` and never the network: a frame that is not there is a `MissingFrame`, one
 that cannot be shown (torn, no JPEG, a panorama that is not twice as wide as high) is a `BadPicture`; both
-name frame and store. Not here: live sources, which must not be cached at all.
+name frame and store. The live source, which must not be kept at all, is in `street_view`.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -18,10 +19,12 @@ from env_service.tasks import Task
 from env_service.views import (
     MAX_FOV_DEG,
     MIN_FOV_DEG,
+    NADIR_CAP_DEG,
     PanoramaCache,
     Picture,
     UnreadablePicture,
     encode_jpeg,
+    hide_nadir,
     render_view,
 )
 
@@ -36,11 +39,12 @@ Direction = Literal["forward", "backward"]
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a backend can do for one task."""
+    """What a backend can do for one task; `map` says whether its pictures may be shown beside a map."""
 
     look: bool
     zoom: bool
     move: bool
+    map: bool = True
 
 
 @dataclass(frozen=True)
@@ -93,13 +97,20 @@ class MapillaryBackend:
     Args:
         store: where the pictures lie.
         cache: decoded panoramas; pass one to share it between backends. Keys carry the store's address.
+        nadir_cap_deg: radius of the cap that hides contributors' logos straight below the camera; 0 for none.
     """
 
     name = "mapillary"
 
-    def __init__(self, store: PanoramaStore, cache: PanoramaCache | None = None) -> None:
+    def __init__(
+        self,
+        store: PanoramaStore,
+        cache: PanoramaCache | None = None,
+        nadir_cap_deg: float = NADIR_CAP_DEG,
+    ) -> None:
         self.store = store
         self.cache = cache if cache is not None else PanoramaCache()
+        self.nadir_cap_deg = nadir_cap_deg
 
     def abilities(self, task: Task) -> Abilities:
         """Looking needs panoramas throughout, walking a second frame."""
@@ -120,33 +131,43 @@ class MapillaryBackend:
         if not frame.is_pano:
             return _photo(_decoded(self.store, self.cache, frame.image_id), fov_deg, size_px)
         original = fov_deg < ORIGINAL_BELOW_FOV_DEG and self.store.exists(frame.image_id, original=True)
-        pano = _decoded(self.store, self.cache, frame.image_id, original)
+        pano = _decoded(self.store, self.cache, frame.image_id, original, self.nadir_cap_deg)
         # A view out of any other shape would look plausible and point in wrong directions.
         require_panorama(self.store.name(frame.image_id, original), pano.shape[1], pano.shape[0])
         return encode_jpeg(render_view(pano, frame.compass_angle, heading_deg, pitch_deg, fov_deg, size_px))
 
     def can_move(self, task: Task, frame_index: int, direction: Direction) -> bool:
-        """Frames are in the order of the drive: forward is the next one."""
-        return frame_index + 1 < len(task.frames) if direction == "forward" else frame_index > 0
+        """See `frame_ahead`."""
+        return frame_ahead(task, frame_index, direction)
 
     def move(self, task: Task, frame_index: int, direction: Direction, meters: float) -> Move:
-        """Go to the frame whose distance along the drive is closest to `meters`, at least one frame on.
+        """See `walk`."""
+        return walk(task, frame_index, direction, meters)
 
-        A walk is bounded by where frames exist, so the distance travelled may differ from the one asked for
-        either way. Of two frames equally close the nearer wins.
-        """
-        step = 1 if direction == "forward" else -1
-        best = Move(frame_index, 0.0)
-        travelled = 0.0
-        at = frame_index
-        while self.can_move(task, at, direction):
-            here, there = task.frames[at], task.frames[at + step]
-            travelled += 1000.0 * haversine_km(here.lat, here.lon, there.lat, there.lon)
-            at += step
-            if best.frame_index != frame_index and abs(travelled - meters) >= abs(best.moved_meters - meters):
-                break
-            best = Move(at, travelled)
-        return best
+
+def frame_ahead(task: Task, frame_index: int, direction: Direction) -> bool:
+    """Whether the drive goes on. Frames are in its order: forward is the next one."""
+    return frame_index + 1 < len(task.frames) if direction == "forward" else frame_index > 0
+
+
+def walk(task: Task, frame_index: int, direction: Direction, meters: float) -> Move:
+    """Go to the frame whose distance along the drive is closest to `meters`, at least one frame on.
+
+    A walk is bounded by where frames exist, so the distance travelled may differ from the one asked for
+    either way. Of two frames equally close the nearer wins.
+    """
+    step = 1 if direction == "forward" else -1
+    best = Move(frame_index, 0.0)
+    travelled = 0.0
+    at = frame_index
+    while frame_ahead(task, at, direction):
+        here, there = task.frames[at], task.frames[at + step]
+        travelled += 1000.0 * haversine_km(here.lat, here.lon, there.lat, there.lon)
+        at += step
+        if best.frame_index != frame_index and abs(travelled - meters) >= abs(best.moved_meters - meters):
+            break
+        best = Move(at, travelled)
+    return best
 
 
 class PerspectiveBackend:
@@ -184,14 +205,21 @@ class PerspectiveBackend:
         return Move(frame_index, 0.0)
 
 
-def _decoded(store: PanoramaStore, cache: PanoramaCache, image_id: str, original: bool = False) -> Picture:
+def _decoded(
+    store: PanoramaStore,
+    cache: PanoramaCache,
+    image_id: str,
+    original: bool = False,
+    nadir_cap_deg: float = 0.0,
+) -> Picture:
     def load() -> bytes:
         data = store.get(image_id, original)
         require_decodable(store.name(image_id, original), data)
         return data
 
     try:
-        return cache.get((store.url, image_id, original), load)
+        key = (store.url, image_id, original, nadir_cap_deg)
+        return cache.get(key, load, partial(hide_nadir, radius_deg=nadir_cap_deg))
     except UnreadablePicture as error:
         raise BadPicture(
             f"{store.name(image_id, original)} cannot be shown: {error.problem}", error.fix
@@ -205,10 +233,15 @@ def _photo(picture: Picture, fov_deg: float, size_px: int) -> bytes:
     height, width = picture.shape[:2]
     crop_h, crop_w = max(1, round(height * share)), max(1, round(width * share))
     top, left = (height - crop_h) // 2, (width - crop_w) // 2
-    crop = picture[top : top + crop_h, left : left + crop_w, :3]
-    scale = size_px / max(crop_h, crop_w)
-    rows = _resample(crop, max(1, round(crop_h * scale)), axis=0)
-    return encode_jpeg(_resample(rows, max(1, round(crop_w * scale)), axis=1))
+    return encode_jpeg(fit(picture[top : top + crop_h, left : left + crop_w, :3], size_px))
+
+
+def fit(picture: Picture, size_px: int) -> Picture:
+    """The picture (height x width x 3) with a longest edge of `size_px`, its shape kept."""
+    height, width = picture.shape[:2]
+    scale = size_px / max(height, width)
+    rows = _resample(picture, max(1, round(height * scale)), axis=0)
+    return _resample(rows, max(1, round(width * scale)), axis=1)
 
 
 def _resample(picture: Picture, count: int, axis: int) -> Picture:

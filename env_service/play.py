@@ -185,7 +185,7 @@ class EpisodeEnvironment(Environment):  # type: ignore[misc]
     def offered(self, split: str, task: Task) -> tuple[ToolSpec, ...]:
         """Tools that mode, imagery and task can all serve, other forms included, in order of definition."""
         can = self.game.splits[split].imagery.abilities(task)
-        able = {"map"} | {name for name in ("look", "zoom", "move") if getattr(can, name)}
+        able = {"names"} | {name for name in ("look", "zoom", "move", "map") if getattr(can, name)}
         offers = able & MODE_OFFERS[self.game.rules.mode]
         return tuple(spec for spec in self.specs() if spec.needs <= offers)
 

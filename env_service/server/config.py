@@ -16,8 +16,9 @@ from env_service.imagery import ImageryBackend, MapillaryBackend, PerspectiveBac
 from env_service.models import Mode
 from env_service.scoring import BOARD_V1, GAME, Curve
 from env_service.store import PanoramaStore
+from env_service.street_view import StreetViewBackend
 from env_service.tasks import DuplicateKey, distinct_keys, read_tasks
-from env_service.views import PanoramaCache
+from env_service.views import NADIR_CAP_DEG, PanoramaCache
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 CURVES = {curve.name: curve for curve in (GAME, BOARD_V1)}
@@ -36,13 +37,22 @@ class ConfigError(GeoError):
 
 
 class SplitConfig(BaseModel):
-    """One split: a task file, a picture store, and how the store's pictures are looked at."""
+    """One split: a task file, a picture store, and how the store's pictures are looked at.
+
+    Attributes:
+        panos: the picture store; for `street_view` the address of the service.
+        imagery: the backend. The first two read the store alone; `street_view` asks the network.
+        terms_confirmed: `street_view` is refused without it, in sweeps as everywhere.
+        nadir_cap_deg: radius of the cap over contributors' logos at the foot of a panorama; 0 for none.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tasks: str
     panos: str
-    imagery: Literal["mapillary", "perspective"] = "mapillary"
+    imagery: Literal["mapillary", "perspective", "street_view"] = "mapillary"
+    terms_confirmed: bool = False
+    nadir_cap_deg: Annotated[float, Field(ge=0, le=45, allow_inf_nan=False)] = NADIR_CAP_DEG
 
 
 class ServerConfig(BaseModel):
@@ -169,6 +179,13 @@ def _lowered(message: str) -> str:
 
 def _split(config: SplitConfig, cache: PanoramaCache) -> Split:
     tasks = read_tasks(config.tasks)
+    if config.imagery == "street_view":
+        if not config.terms_confirmed:
+            raise ConfigError(
+                "street_view imagery is off until its terms are confirmed",
+                "Read the service's terms; then set terms_confirmed to true in this split.",
+            )
+        return Split(tasks, StreetViewBackend(config.panos))
     if "://" not in config.panos and not Path(config.panos).is_dir():
         raise ConfigError(
             f"there is no picture folder {config.panos}", "Check --panos, or mirror the pictures first."
@@ -177,7 +194,7 @@ def _split(config: SplitConfig, cache: PanoramaCache) -> Split:
     backend: ImageryBackend = (
         PerspectiveBackend(store, cache)
         if config.imagery == "perspective"
-        else MapillaryBackend(store, cache)
+        else MapillaryBackend(store, cache, config.nadir_cap_deg)
     )
     return Split(tasks, backend)
 
