@@ -21,6 +21,8 @@ from env_service.geography import Detail, geography
 COARSE_FROM_SPAN_DEG = 60.0
 """From this span on the 1:110 m outlines are drawn, below it the 1:50 m ones."""
 SUPERSAMPLING = 2
+# Lines are two pixels wide: a little beyond the edge they still show.
+_MARGIN_PX = 4.0
 SEA: Color = (201, 223, 236)
 OFF_WORLD: Color = (232, 236, 240)
 LANDS: tuple[Color, ...] = (
@@ -156,17 +158,40 @@ def _projected(lines: _Lines, window: Window) -> Iterable[tuple[int, Sequence[fl
         half = window.size_px * SUPERSAMPLING / 2.0
         pixels = np.floor((np.concatenate(pieces) - origin) * scale + (half + 0.5))
         lengths = np.array([len(piece) for piece in pieces])
-        ends = np.cumsum(lengths)
-        # Points that fall on the pixel before them add nothing; a line keeps its first point.
-        kept = np.ones(len(pixels), bool)
-        kept[1:] = (pixels[1:] != pixels[:-1]).any(axis=1)
-        kept[ends[:-1]] = True
-        counts = np.add.reduceat(kept, ends - lengths)
-        flat = pixels[kept].astype(np.float32)
-        for number, part in zip(numbers.tolist(), np.split(flat, np.cumsum(counts)[:-1]), strict=True):
+        # A point that falls on the pixel before it adds nothing.
+        stays = np.append(False, (pixels[1:] == pixels[:-1]).all(axis=1))
+        pixels, lengths = _thinned(pixels, lengths, stays)
+        # Neither does a way that stays beyond one edge: whatever it does there, what is seen follows from
+        # where it leaves and returns. Pillow tests every side of a polygon on every row.
+        side = _beyond(pixels, 2.0 * half)
+        stays = np.zeros(len(pixels), bool)
+        stays[1:-1] = (side[1:-1] > 0) & (side[1:-1] == side[:-2]) & (side[1:-1] == side[2:])
+        stays[np.cumsum(lengths) - 1] = False
+        pixels, lengths = _thinned(pixels, lengths, stays)
+        parts = np.split(pixels.astype(np.float32), np.cumsum(lengths)[:-1])
+        for number, part in zip(numbers.tolist(), parts, strict=True):
             if len(part) > 1:
                 # Pillow reads a buffer of 32-bit floats without unpacking it; its hints know only sequences.
                 yield number, cast("Sequence[float]", part)
+
+
+def _thinned(
+    points: NDArray[np.float64], lengths: NDArray[np.int64], drop: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Lines that stand one after the other, without the points to drop; every line keeps its first."""
+    starts = np.cumsum(lengths) - lengths
+    kept = ~drop
+    kept[starts] = True
+    return points[kept], np.add.reduceat(kept, starts, dtype=np.int64)
+
+
+def _beyond(pixels: NDArray[np.float64], edge: float) -> NDArray[np.int8]:
+    """Which edge of the picture a point lies beyond: a number per edge, the first that applies; 0 inside."""
+    sides = np.zeros(len(pixels), np.int8)
+    for number, (axis, low) in enumerate(((0, True), (0, False), (1, True), (1, False)), start=1):
+        away = pixels[:, axis] < -_MARGIN_PX if low else pixels[:, axis] > edge + _MARGIN_PX
+        sides[away & (sides == 0)] = number
+    return sides
 
 
 def _grid(window: Window, span_deg: float) -> list[tuple[int, int, bool]]:

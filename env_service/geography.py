@@ -260,7 +260,9 @@ class Geography:
         """The nearest town (of two equally near the more populous) and the distance to it in kilometres."""
         phi, lam = math.radians(lat), math.radians(lon)
         across = math.cos(phi)
-        index, square = self._place_tree.nearest(across * math.cos(lam), across * math.sin(lam), math.sin(phi))
+        index, square = self._place_tree.nearest(
+            across * math.cos(lam), across * math.sin(lam), math.sin(phi)
+        )
         place = self._met.get(index)
         if place is None:
             place = self._met[index] = self.places[index]

@@ -223,10 +223,12 @@ def _labels_by_room() -> tuple[tuple[str, float, float, float], ...]:
 def _towns(page: Page, window: Window, span_deg: float) -> None:
     """Dots and names of the most populous towns in sight, as many as the span calls for and as find room."""
     places = geography().places
-    away = np.mod(places.lon - window.lon + 180.0, 360.0) - 180.0
+    # The most populous come first, so those that are large enough are the head of the arrays.
+    large_enough = int(np.searchsorted(-places.population, -_least_population(span_deg), side="right"))
+    away = np.mod(places.lon[:large_enough] - window.lon + 180.0, 360.0) - 180.0
+    up = places.lat[:large_enough] - window.lat
     half = window.size_px / 2.0 - 4.0
-    near = (np.abs(away) * window.x_scale < half) & (np.abs(places.lat - window.lat) * window.y_scale < half)
-    near &= places.population >= _least_population(span_deg)
+    near = (np.abs(away) * window.x_scale < half) & (np.abs(up) * window.y_scale < half)
     draw = ImageDraw.Draw(page.picture)
     named = 0
     for index in np.flatnonzero(near)[:_TOWNS_TRIED].tolist():
@@ -237,10 +239,10 @@ def _towns(page: Page, window: Window, span_deg: float) -> None:
         large = place.population >= 1_000_000
         text = stamp(ascii_text(place.name), 14 if large else 12, INK, PAPER)
         page.taken.append((x - 3, y - 3, x + 3, y + 3))
-        up = y - text.height // 2
+        level = y - text.height // 2
         spots = [
-            (x + 6, up),
-            (x - 6 - text.width, up),
+            (x + 6, level),
+            (x - 6 - text.width, level),
             (x - text.width // 2, y + 6),
             (x - text.width // 2, y - 6 - text.height),
         ]

@@ -121,7 +121,8 @@ class StreetViewBackend:
                 return data
             if status == 404:
                 raise LiveImageryFailed(
-                    f"{_name(image_id)} is not known there", "Take the task out of the file, or ask again later."
+                    f"{_name(image_id)} is not known there",
+                    "Take the task out of the file, or ask again later.",
                 )
             if status == 429 or status >= 500:
                 fault = f"the service answered {status}"
