@@ -3,8 +3,8 @@
 Countries come from border polygons that carry ISO 3166-1 codes for islands and overseas territories too and
 reach a little way out to sea (`env_service/data`, sources and licences there). Country lookup reads a grid of
 quarter degrees; only in cells on a border an R-tree names the few polygons there, and those are tested,
-prepared. Towns lie in a k-d tree of unit vectors (`_place_tree`). One `geography()` is loaded once per process and shared;
-every method is read-only and safe to call from any thread.
+prepared. Towns lie in a k-d tree of unit vectors (`_place_tree`). One `geography()` is loaded once
+per process and shared; every method is read-only and safe to call from any thread.
 """
 
 import gzip
@@ -259,10 +259,8 @@ class Geography:
     def nearest_place(self, lat: float, lon: float) -> tuple[Place, float]:
         """The nearest town (of two equally near the more populous) and the distance to it in kilometres."""
         phi, lam = math.radians(lat), math.radians(lon)
-        across = math.cos(phi)
-        index, square = self._place_tree.nearest(
-            across * math.cos(lam), across * math.sin(lam), math.sin(phi)
-        )
+        x, y, z = math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi)
+        index, square = self._place_tree.nearest(x, y, z)
         place = self._met.get(index)
         if place is None:
             place = self._met[index] = self.places[index]

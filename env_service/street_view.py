@@ -120,10 +120,8 @@ class StreetViewBackend:
             if status == 200:
                 return data
             if status == 404:
-                raise LiveImageryFailed(
-                    f"{_name(image_id)} is not known there",
-                    "Take the task out of the file, or ask again later.",
-                )
+                fix = "Take the task out of the file, or try again later."
+                raise LiveImageryFailed(f"{_name(image_id)} is not known there", fix)
             if status == 429 or status >= 500:
                 fault = f"the service answered {status}"
                 continue
