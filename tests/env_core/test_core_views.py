@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+import os
+import platform
 import subprocess
 import sys
 import threading
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from env_service._exact_angles import arctan2_exact
 from env_service.views import (
+    DECODES_AT_ONCE,
     PanoramaCache,
     UnreadablePicture,
     decode_jpeg,
@@ -123,17 +127,35 @@ import numpy as np
 from env_service.views import encode_jpeg, render_view
 ramp = (np.arange(1024 * 512 * 4, dtype=np.uint64) * 2654435761 >> 13).astype(np.uint8).reshape(512, 1024, 4)
 digest = hashlib.sha256()
-for heading, pitch, fov in ((0, 0, 90), (123.4, 12.5, 75), (275, -30, 30), (359.9, 90, 120)):
+for heading, pitch, fov in ((0, 0, 90), (123.4, 12.5, 75), (275, -30, 30), (359.9, 90, 120), (9, -45, 45)):
     digest.update(encode_jpeg(render_view(ramp, 126.27, heading, pitch, fov)))
 print(digest.hexdigest())
 """
 
 
-def test_the_same_bytes_in_another_process_and_in_threads(capsys):
-    done = subprocess.run([sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True)
+def kernels_of_this_processor() -> str:
+    """NumPy's faster kernels that this processor has, as its switch wants them: separated by blanks."""
+    from numpy._core import _multiarray_umath as numpy_core
+
+    has = numpy_core.__cpu_features__
+    return " ".join(name for name in numpy_core.__cpu_dispatch__ if has[name])
+
+
+@pytest.mark.parametrize("without", ["", "the processor's fast kernels"])
+def test_the_same_bytes_in_another_process_and_on_another_processor(capsys, without):
+    environment = dict(os.environ)
+    if without:
+        kernels = kernels_of_this_processor()
+        assert kernels or platform.machine() != "x86_64"
+        environment["NPY_DISABLE_CPU_FEATURES"] = kernels
+    done = subprocess.run(
+        [sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env=environment
+    )
     exec(compile(DIGEST, "digest", "exec"), {})
     assert capsys.readouterr().out == done.stdout
 
+
+def test_eight_threads_make_the_same_bytes_as_one():
     pano = np.random.default_rng(0).integers(0, 255, (256, 512, 4), dtype=np.uint8)
     calls = [(h * 7.3 % 360, (h * 3) % 60 - 30, 40 + h % 60) for h in range(48)]
     alone = [hashlib.sha256(encode_jpeg(render_view(pano, 5, *call, 160))).hexdigest() for call in calls]
@@ -142,6 +164,25 @@ def test_the_same_bytes_in_another_process_and_in_threads(capsys):
             lambda c: hashlib.sha256(encode_jpeg(render_view(pano, 5, *c, 160))).hexdigest(), calls
         )
         assert list(together) == alone
+
+
+def test_the_arctangent_is_right_to_the_last_bits_and_on_every_border():
+    dice = np.random.default_rng(5)
+    y, x = dice.normal(size=(2, 50_000)) * 10.0 ** dice.uniform(-6, 6, (2, 50_000))
+    assert np.abs(arctan2_exact(y, x) - np.arctan2(y, x)).max() < 1e-15
+    corners = [(y, x) for y in (-1.0, 0.0, 1.0) for x in (-1.0, 0.0, 1.0)]
+    got = arctan2_exact(np.array([c[0] for c in corners]), np.array([c[1] for c in corners]))
+    assert got == pytest.approx([math.atan2(*corner) for corner in corners], abs=1e-15)
+
+
+def test_every_turn_of_a_panorama_is_the_same_view_turned():
+    """A turn by whole columns is a roll of the panorama, wherever the view straddles its edge."""
+    pano = np.random.default_rng(1).integers(0, 255, (64, 128, 4), dtype=np.uint8)
+    for pitch in (0.0, 25.0, -90.0):
+        for column in range(0, 128, 9):
+            rolled = np.ascontiguousarray(np.roll(pano, -column, axis=1))
+            there = render_view(rolled, 0.0, 0.0, pitch, 100.0, 48)
+            assert np.array_equal(render_view(pano, 0.0, column * 360 / 128, pitch, 100.0, 48), there)
 
 
 @pytest.mark.parametrize(
@@ -212,3 +253,50 @@ def test_threads_that_want_the_same_panorama_load_it_once():
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(want, range(8)))) == 1
     assert len(loads) == 1
+
+
+def test_no_more_than_a_few_panoramas_are_decoded_at_a_time(monkeypatch):
+    """What is being decoded is not yet counted, and an original is large."""
+    cache, lock, together, most = PanoramaCache(), threading.Lock(), 0, 0
+    several = threading.Event()
+
+    def finish(_: np.ndarray) -> None:
+        nonlocal together, most
+        with lock:
+            together += 1
+            most = max(most, together)
+            if together == DECODES_AT_ONCE:
+                several.set()
+        several.wait(10)
+        with lock:
+            together -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: cache.get(key, picture, finish), range(8)))
+    assert most == DECODES_AT_ONCE and len(cache) == 8
+
+
+def test_pictures_that_are_dropped_give_their_memory_back():
+    """Eighty panoramas through a cache of four, in eight threads, leave little behind."""
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert after - before < 4 * 8 + 40, "MiB over what the cache may hold"
+
+
+MEMORY = """
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from env_service.views import PanoramaCache, encode_jpeg
+jpeg = encode_jpeg(np.full((1024, 2048, 3), 90, np.uint8))
+cache = PanoramaCache(4 * 8 << 20)
+def held():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) // 1024 for line in status if line.startswith("VmRSS"))
+def want(number):
+    cache.get(number, lambda: jpeg)
+want(0)
+before = held()
+with ThreadPoolExecutor(8) as pool:
+    list(pool.map(want, range(80)))
+print(before, held())
+"""

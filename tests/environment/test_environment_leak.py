@@ -1,7 +1,9 @@
 """The twin test: places with equal pictures look the same on every route, byte for byte, until the guess."""
 
+import contextlib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ import httpx
 import numpy as np
 import pytest
 import simplejpeg
+import websockets.exceptions
+import websockets.sync.client
 from environment_lab import PARIS, SYDNEY, Server, serve, task_row, write_world
 
 # Calls before the guess: every tool, near the one truth and the other, at both ends of the drive, and
@@ -43,6 +47,21 @@ HELLO = {
         "clientInfo": {"name": "twin", "version": "1"},
     },
 }
+
+
+# Random, derived from a random key, or the time of day; every other header is compared by value.
+UNLIKE = {"date", "x-session-id", "mcp-session-id", "sec-websocket-accept"}
+# What a page may be asked for by anyone, whether this service has it or not.
+PATHS = (
+    "/", "/health", "/schema", "/metadata", "/openapi.json", "/docs", "/list_environments", "/nowhere",
+    "/geoguesser_env/splits", "/geoguesser_env/nowhere", "/web", "/web/", "/web/state", "/mcp", "/state",
+)  # fmt: skip
+BAD_FRAMES: list[str | bytes] = [
+    "[]", "{", b"\x00", '{"type": "step"}', '{"type": "peek", "data": {}}',
+    '{"type": "step", "data": {"op": "pin", "lat": NaN, "lon": 1, "label": "x"}}',
+    '{"type": "step", "data": {"op": "look", "heading_deg": 1e308}}',
+    '{"type": "reset", "data": {"index": -1}}', '{"type": "reset", "data": {"place": 1}}',
+]  # fmt: skip
 
 
 @dataclass
@@ -79,6 +98,10 @@ def over_ws(server: Server, index: int) -> Record:
             ws.send(json.dumps({"type": kind, "data": data}))
             return bytes(str(ws.recv(20)).encode())
 
+        record.before.append(_headers(ws.response.headers.raw_items() if ws.response else ()))
+        for frame in BAD_FRAMES:
+            ws.send(frame)
+            record.before.append(str(ws.recv(20)).encode())
         record.before += [ask("step", {"op": "list_pins"}), ask("reset", {"index": 7}), ask("state", {})]
         record.before.append(ask("reset", {"split": "eval", "index": index, "episode_id": "twin"}))
         for _, op, fields in SCRIPT:
@@ -88,17 +111,22 @@ def over_ws(server: Server, index: int) -> Record:
 
 
 def over_http(server: Server) -> Record:
-    """Every body and the names of all headers, on the control routes and on those that describe."""
+    """Every body and all headers, on the control routes and on those that describe or refuse."""
     record = Record()
     with httpx.Client(base_url=server.url, timeout=20) as http:
 
         def note(answer: httpx.Response) -> httpx.Response:
-            names = sorted(name for name in answer.headers)
-            record.before.append(f"{answer.status_code} {names}".encode() + answer.content)
+            record.before.append(f"{answer.status_code} ".encode() + _headers(answer.headers.items()))
+            record.before.append(answer.content)
             return answer
 
-        for path in ("/schema", "/metadata", "/openapi.json", "/list_environments", "/geoguesser_env/splits"):
-            note(http.get(path))
+        for path in PATHS:
+            page = note(http.get(path))
+            for linked in re.findall(r'(?:src|href)="([^":?#]+)"', page.text if path == "/web/" else ""):
+                note(http.get(linked if linked.startswith("/") else f"/web/{linked}"))
+        for body in (b"[]", b"{", b'{"action": 1}', b'{"index": 99}', b'{"action": {"op": "guess"}}'):
+            for path in ("/reset", "/step", "/geoguesser_env/task", "/mcp"):
+                note(http.post(path, content=body, headers={"content-type": "application/json"}))
         note(http.post("/geoguesser_env/num_tasks", json={"split": "eval"}))
         note(http.post("/geoguesser_env/tasks", json={"split": "eval"}))
         note(http.post("/geoguesser_env/task", json={"split": "eval", "index": 1}))
@@ -114,8 +142,12 @@ def over_http(server: Server) -> Record:
     return record
 
 
+def _headers(pairs: Iterable[tuple[str, str]]) -> bytes:
+    return repr(sorted((name.lower(), value) for name, value in pairs if name.lower() not in UNLIKE)).encode()
+
+
 def over_mcp(server: Server) -> Record:
-    """Every body of every MCP method there is."""
+    """Every body of every MCP method there is, and all headers."""
     record = Record()
     accept = {"accept": "application/json, text/event-stream"}
     with httpx.Client(base_url=server.url, timeout=20) as http:
@@ -125,16 +157,44 @@ def over_mcp(server: Server) -> Record:
 
         def ask(method: str, params: Any) -> bytes:
             message = {"jsonrpc": "2.0", "id": 2, "method": method, "params": params}
-            return http.post("/mcp", json=message, headers=headers).content
+            answer = http.post("/mcp", json=message, headers=headers)
+            return _headers(answer.headers.items()) + answer.content
 
-        for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping"):
-            record.before.append(ask(method, {}))
-        record.before.append(ask("resources/read", {"uri": "geo://opening-view"}))
-        for name, _, fields in SCRIPT:
-            record.before.append(ask("tools/call", {"name": name, "arguments": fields}))
-        record.before.append(ask("tools/list", {}))
-        record.after.append(ask("tools/call", {"name": "submit_guess", "arguments": GUESS}))
+        _mcp_episode(ask, record)
     return record
+
+
+def over_mcp_socket(server: Server) -> Record | None:
+    """The same by WebSocket; None where the service has no such door."""
+    record = Record()
+    address = "ws" + server.url.removeprefix("http") + "/mcp"
+    with contextlib.ExitStack() as stack:
+        try:
+            ws = stack.enter_context(websockets.sync.client.connect(address, proxy=None, max_size=None))
+        except websockets.exceptions.InvalidStatus:
+            return None
+
+        def ask(method: str, params: Any) -> bytes:
+            ws.send(json.dumps({"jsonrpc": "2.0", "id": 2, "method": method, "params": params}))
+            return bytes(str(ws.recv(20)).encode())
+
+        ws.send(json.dumps(HELLO))
+        record.before.append(str(ws.recv(20)).encode())
+        _mcp_episode(ask, record)
+    return record
+
+
+def _mcp_episode(ask: Callable[[str, Any], bytes], record: Record) -> None:
+    for method in (
+        "tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping", "nonsense",
+    ):  # fmt: skip
+        record.before.append(ask(method, {}))
+    record.before.append(ask("resources/read", {"uri": "geo://opening-view"}))
+    record.before.append(ask("resources/read", {"uri": "geo://nowhere"}))
+    for name, _, fields in SCRIPT:
+        record.before.append(ask("tools/call", {"name": name, "arguments": fields}))
+    record.before.append(ask("tools/list", {}))
+    record.after.append(ask("tools/call", {"name": "submit_guess", "arguments": GUESS}))
 
 
 def check(one: Record, other: Record) -> None:
@@ -160,6 +220,32 @@ def test_twins_are_the_same_over_http(twins: tuple[Server, Server]) -> None:
 
 def test_twins_are_the_same_over_mcp(twins: tuple[Server, Server]) -> None:
     check(over_mcp(twins[0]), over_mcp(twins[1]))
+
+
+def test_twins_are_the_same_over_an_mcp_socket(twins: tuple[Server, Server]) -> None:
+    one, other = over_mcp_socket(twins[0]), over_mcp_socket(twins[1])
+    if one is None or other is None:
+        # No such door: then it is shut in the same way on both.
+        assert one is other
+        return
+    check(one, other)
+
+
+def test_twins_count_the_same_and_their_logs_name_no_place(twins: tuple[Server, Server]) -> None:
+    """After an episode on each that ends with a guess at the one truth."""
+    pages = []
+    for server in twins:
+        over_ws(server, 0)
+        lines = httpx.get(f"{server.url}/metrics", timeout=20).text.splitlines()
+        pages.append(sorted(line for line in lines if not line.startswith("#")))
+    # How long things took differs from run to run; what is counted, and under which names, does not.
+    counted = [[line for line in page if "seconds" not in line] for page in pages]
+    timed = [[line.rsplit(" ", 1)[0] for line in page if "seconds" in line] for page in pages]
+    assert counted[0] == counted[1] and len(counted[0]) > 10 and timed[0] == timed[1]
+    for server, page in zip(twins, pages, strict=True):
+        said = server.log.read_text() + "\n".join(page)
+        for word in ("contributor", "sequence-", "make-", "48.85", "-33.85", "151.2", "France", "Australia"):
+            assert word not in said, word
 
 
 def test_pictures_carry_no_metadata(twins: tuple[Server, Server]) -> None:

@@ -63,7 +63,8 @@ def test_it_is_off_until_its_terms_are_confirmed(tasks: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["http://maps.example/sv", "ftp://x", "/some/folder", "https://x/sv?key=1", "https://u:p@x/", ""]
+    "address",
+    ["http://maps.example/sv", "ftp://x", "/some/folder", "https://x/sv?key=1", "https://u:p@x/", ""],
 )
 def test_only_an_https_address_without_a_query_is_asked(address: str) -> None:
     with pytest.raises(GeoError, match="not an https address"):
