@@ -195,7 +195,7 @@ def bisect(
 
 
 def luck(kind: type[GeoGuessrEnvironment], world: World) -> float:
-    """The smallest share of 500 shuffled pairings, over all signals, in which guesses are as near by chance."""
+    """Over all signals, the smallest share of 500 shuffled pairings whose guesses come as near by chance."""
     dice = np.random.default_rng(20)
     store = PanoramaStore(world.panos)
     frame = sorted(store.list_ids())[0]
