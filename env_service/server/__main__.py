@@ -35,8 +35,8 @@ _FLAGS: dict[str, tuple[str, type, str]] = {
     "assign": (
         "GEO_ENV_ASSIGN",
         str,
-        "task of a new MCP session: sequential, random or fixed:N [sequential]; an unfinished episode whose "
-        "client has left comes first",
+        "task of a new MCP session: sequential, random or fixed:N [sequential]; a client that left an "
+        "episode unfinished finds that first",
     ),
     "curve": ("GEO_ENV_CURVE", str, "formula of the reward: game or board-v1 [game]"),
     "credit": ("GEO_ENV_CREDIT", str, "none, partial or country_only [none]"),
@@ -153,11 +153,11 @@ async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
     from env_service.environment import GeoGuessrEnvironment
     from env_service.server.app import create_app
     from env_service.server.config import make_config
-    from env_service.server.lifecycle import UVICORN
+    from env_service.server.lifecycle import uvicorn_settings
 
     config = make_config(values)
     app = create_app(config, environment=environment or GeoGuessrEnvironment)
-    server = uvicorn.Server(uvicorn.Config(app, **UVICORN))
+    server = uvicorn.Server(uvicorn.Config(app, **uvicorn_settings()))
     if arguments.exit_with_parent:
         threading.Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
     # uvicorn raises a signal again once it has stopped for it; an ordered stop is no failure, so that goes
