@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,7 +64,8 @@ def main(argv: Sequence[str] | None = None, environment: Any = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:
-        asyncio.run(_serve(arguments, environment))
+        with tempfile.TemporaryDirectory(prefix="geoguesser-env-") as scratch:
+            asyncio.run(_serve(arguments, environment, Path(scratch)))
     except _WrongUsage as error:
         parser.error(str(error))
     except GeoError as error:
@@ -95,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--imagery", choices=["mapillary", "perspective"], help="kind of pictures [mapillary]"
     )
+    parser.add_argument(
+        "--sample", action="store_true", help="with nothing else to serve, serve three drawn places"
+    )
     for flag, (variable, kind, words) in _FLAGS.items():
         parser.add_argument(f"--{flag}", type=kind, help=f"{words} (${variable})")
     parser.add_argument("--origin", action="append", help="browser Origin to let in; may be repeated")
@@ -112,8 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _values(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The configuration's keys: the file's, overridden by variables, overridden by flags."""
+def _values(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """The configuration's keys: the file's, overridden by variables, overridden by flags. A sample is drawn
+    into `scratch`."""
     from env_service.server.config import check_flags, read_config
 
     values: dict[str, Any] = read_config(arguments.config) if arguments.config else {}
@@ -124,8 +130,15 @@ def _values(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.imagery:
             split["imagery"] = arguments.imagery
         values["splits"] = {**values.get("splits", {}), arguments.split: split}
+    if not values.get("splits") and arguments.sample:
+        from env_service.sample import write_sample
+
+        tasks, panos = write_sample(scratch)
+        values["splits"] = {"sample": {"tasks": str(tasks), "panos": str(panos)}}
     if not values.get("splits"):
-        raise _WrongUsage("there is nothing to serve", "Give --tasks and --panos, or --config with splits.")
+        raise _WrongUsage(
+            "there is nothing to serve", "Give --tasks and --panos, --config with splits, or --sample."
+        )
     flags = {key: given for flag in _FLAGS if (given := getattr(arguments, key := _key(flag))) is not None}
     if wrong := check_flags(flags):
         raise _WrongUsage(wrong)
@@ -144,9 +157,9 @@ def _key(flag: str) -> str:
     return flag.replace("-", "_")
 
 
-async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
+async def _serve(arguments: argparse.Namespace, environment: Any, scratch: Path) -> None:
     # Binding comes before loading: a port that is taken is told at once.
-    values = _values(arguments)
+    values = _values(arguments, scratch)
     listener = _bind(arguments.host, arguments.port)
     import uvicorn
 
