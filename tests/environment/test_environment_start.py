@@ -173,12 +173,3 @@ def test_sessions_are_freed_after_many_episodes(server: Server) -> None:
     until(lambda: server.metric("geo_sessions") <= before, 5)
     threads = Path(f"/proc/{server.process.pid}/task")
     assert not threads.exists() or len(list(threads.iterdir())) < 60
-
-
-def test_openenv_reads_the_manifest() -> None:
-    from openenv.validation.parsers.openenv_yaml import (  # type: ignore[import-untyped]
-        OpenEnvYamlParser,
-    )
-
-    manifest = OpenEnvYamlParser().parse(REPOSITORY / "env_service")
-    assert manifest.name == "geoguesser_env" and manifest.reward.range == (0.0, 1.0)
