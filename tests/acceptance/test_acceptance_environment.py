@@ -44,8 +44,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def server(world: World, tmp_path: Path) -> Iterator[Server]:
-    """A server of its own for every proof; more turns than a fuzz takes."""
-    flags = ("--max-concurrent", str(SLOTS), "--max-turns", "1000", "--cache-mb", "16")
+    """A server of its own for every proof; more turns than a fuzz takes, and patience with bystanders."""
+    flags = ("--max-concurrent", str(SLOTS), "--max-turns", "1000", "--cache-mb", "16", "--idle-s", "3600")
     with serve(tmp_path, *world.arguments, *flags) as running:
         yield running
 
