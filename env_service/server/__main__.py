@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,8 +36,8 @@ _FLAGS: dict[str, tuple[str, type, str]] = {
     "assign": (
         "GEO_ENV_ASSIGN",
         str,
-        "task of a new MCP session: sequential, random or fixed:N [sequential]; an unfinished episode whose "
-        "client has left comes first",
+        "task of a new MCP session: sequential, random or fixed:N [sequential]; a client that left an "
+        "episode unfinished finds that first",
     ),
     "curve": ("GEO_ENV_CURVE", str, "formula of the reward: game or board-v1 [game]"),
     "credit": ("GEO_ENV_CREDIT", str, "none, partial or country_only [none]"),
@@ -63,7 +64,8 @@ def main(argv: Sequence[str] | None = None, environment: Any = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:
-        asyncio.run(_serve(arguments, environment))
+        with tempfile.TemporaryDirectory(prefix="geoguesser-env-") as scratch:
+            asyncio.run(_serve(arguments, environment, Path(scratch)))
     except _WrongUsage as error:
         parser.error(str(error))
     except GeoError as error:
@@ -95,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--imagery", choices=["mapillary", "perspective"], help="kind of pictures [mapillary]"
     )
+    parser.add_argument(
+        "--sample", action="store_true", help="with nothing else to serve, serve three drawn places"
+    )
     for flag, (variable, kind, words) in _FLAGS.items():
         parser.add_argument(f"--{flag}", type=kind, help=f"{words} (${variable})")
     parser.add_argument("--origin", action="append", help="browser Origin to let in; may be repeated")
@@ -112,8 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _values(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The configuration's keys: the file's, overridden by variables, overridden by flags."""
+def _values(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """The configuration's keys: the file's, overridden by variables, overridden by flags. A sample is drawn
+    into `scratch`."""
     from env_service.server.config import check_flags, read_config
 
     values: dict[str, Any] = read_config(arguments.config) if arguments.config else {}
@@ -124,8 +130,15 @@ def _values(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.imagery:
             split["imagery"] = arguments.imagery
         values["splits"] = {**values.get("splits", {}), arguments.split: split}
+    if not values.get("splits") and arguments.sample:
+        from env_service.sample import write_sample
+
+        tasks, panos = write_sample(scratch)
+        values["splits"] = {"sample": {"tasks": str(tasks), "panos": str(panos)}}
     if not values.get("splits"):
-        raise _WrongUsage("there is nothing to serve", "Give --tasks and --panos, or --config with splits.")
+        raise _WrongUsage(
+            "there is nothing to serve", "Give --tasks and --panos, --config with splits, or --sample."
+        )
     flags = {key: given for flag in _FLAGS if (given := getattr(arguments, key := _key(flag))) is not None}
     if wrong := check_flags(flags):
         raise _WrongUsage(wrong)
@@ -144,20 +157,20 @@ def _key(flag: str) -> str:
     return flag.replace("-", "_")
 
 
-async def _serve(arguments: argparse.Namespace, environment: Any) -> None:
+async def _serve(arguments: argparse.Namespace, environment: Any, scratch: Path) -> None:
     # Binding comes before loading: a port that is taken is told at once.
-    values = _values(arguments)
+    values = _values(arguments, scratch)
     listener = _bind(arguments.host, arguments.port)
     import uvicorn
 
     from env_service.environment import GeoGuessrEnvironment
     from env_service.server.app import create_app
     from env_service.server.config import make_config
-    from env_service.server.lifecycle import UVICORN
+    from env_service.server.lifecycle import uvicorn_settings
 
     config = make_config(values)
     app = create_app(config, environment=environment or GeoGuessrEnvironment)
-    server = uvicorn.Server(uvicorn.Config(app, **UVICORN))
+    server = uvicorn.Server(uvicorn.Config(app, **uvicorn_settings()))
     if arguments.exit_with_parent:
         threading.Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
     # uvicorn raises a signal again once it has stopped for it; an ordered stop is no failure, so that goes

@@ -23,6 +23,7 @@ from env_service.server.http import add_control_routes
 from env_service.server.lifecycle import lifespan
 from env_service.server.mcp import PATH as MCP_PATH
 from env_service.server.mcp import build_mcp
+from env_service.server.mcp_ws import mcp_websocket_endpoint
 from env_service.server.metrics import Metrics
 from env_service.server.sessions import Sessions
 from env_service.server.ws import websocket_endpoint
@@ -81,6 +82,7 @@ def create_app(
     )
     app.state.sessions = sessions
     app.router.routes.append(Route(MCP_PATH, endpoint=gate))
+    app.add_api_websocket_route(MCP_PATH, mcp_websocket_endpoint(gate))
     simulation = config.mode == "simulation"
     if simulation:
         app.add_api_websocket_route("/ws", websocket_endpoint(sessions))
@@ -89,7 +91,8 @@ def create_app(
     app.router.routes.extend(_discovery_routes(lambda: environment(world)))
     app.add_exception_handler(GeoError, _explain)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_middleware(Guard, ws_paths=["/ws"] if simulation else [], origins=config.origins)
+    sockets = [MCP_PATH, "/ws"] if simulation else [MCP_PATH]
+    app.add_middleware(Guard, ws_paths=sockets, origins=config.origins)
     return app
 
 
@@ -161,7 +164,7 @@ def _add_gauges(metrics: Metrics, sessions: Sessions, game: Game) -> None:
         "geo_sessions_max": ("Slots.", lambda: sessions.cap),
         "geo_sessions_parked": ("Sessions that wait without a slot.", lambda: len(sessions.parked)),
         "geo_episodes_left": (
-            "Unfinished MCP episodes that wait for a newcomer.",
+            "Unfinished MCP episodes whose clients have left.",
             lambda: len(sessions.left),
         ),
         "geo_cache_hits_total": ("Panoramas found decoded.", lambda: game.cache.hits if game.cache else 0),

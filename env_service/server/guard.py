@@ -12,7 +12,9 @@ class Guard:
     """Refuses foreign Origins on every route, and WebSockets on every path but the allowed ones.
 
     A browser always names the Origin of the page that makes it connect; programs name none. The service's own
-    pages (Origin and Host agree) and the operator's list are let through.
+    pages (Origin and Host agree) and the operator's list are let through. On a loopback address the Host must
+    be a name of the loopback too: a page elsewhere whose own name was made to resolve to 127.0.0.1 agrees
+    with itself.
 
     Args:
         app: the service.
@@ -45,5 +47,17 @@ class Guard:
         if b"origin" not in headers:
             return False
         origin = headers[b"origin"].decode("latin-1")
-        host = headers.get(b"host", b"").decode("latin-1")
-        return origin not in self.origins and (not host or urlsplit(origin).netloc.lower() != host.lower())
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if origin in self.origins:
+            return False
+        return not host or urlsplit(origin).netloc.lower() != host or _posing(scope, host)
+
+
+def _posing(scope: Scope, host: str) -> bool:
+    """Whether a loopback address was reached under another name."""
+    at = str((scope.get("server") or ("",))[0])
+    return _loopback(at) and not _loopback(urlsplit(f"//{host}").hostname or "")
+
+
+def _loopback(name: str) -> bool:
+    return name in ("localhost", "::1") or name.startswith("127.")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +26,17 @@ UVICORN: dict[str, Any] = {
     "timeout_keep_alive": 30,
     "log_level": "warning",
     "access_log": False,
+    # Who a client is decides which episode it finds (see `mcp`), so what a request says of its origin counts
+    # only if the operator names the proxy that writes it.
+    "proxy_headers": False,
 }
+
+PROXY_VARIABLE = "FORWARDED_ALLOW_IPS"
+
+
+def uvicorn_settings() -> dict[str, Any]:
+    """`UVICORN`, and belief in the addresses that a proxy reports if FORWARDED_ALLOW_IPS names the proxy."""
+    return {**UVICORN, "proxy_headers": bool(os.environ.get(PROXY_VARIABLE))}
 
 
 def lifespan(

@@ -7,20 +7,24 @@ FastMCP speaks the protocol, statelessly; `Gate`, in front of it, owns the sessi
 Which task a new session gets:
 
 - A task is dealt once its `initialize` is accepted; a malformed one, or one turned away, uses up none.
-- HTTP cannot tell clients apart, so a client that comes without an id is a newcomer. To a newcomer goes first
-  an episode that somebody left unfinished (ended its session by DELETE, or let the idle limit pass): the same
-  task with camera, pins, cost and turns as they stand. Dropping an episode thus gains neither a look at the
-  next opening nor fresh turns, and a client that has lost its id finds its own episode. Until a newcomer has
-  it, the one that left may come back to it under its id; afterwards that id is gone.
-- A session that merely lost its slot keeps its episode. Unfinished ones wait in no greater number than there
-  are slots; then newcomers are turned away until one of them ends. So of all tasks at most twice as many as
-  there are slots are ever open at once.
+- A client that comes without an id is a newcomer, unless it left an episode unfinished (ended its session by
+  DELETE, dropped its socket, or let the idle limit pass): then that is what it gets, the same task with
+  camera, pins, cost and turns as they stand. Dropping an episode thus gains neither a look at the next
+  opening nor fresh turns, and a client that has lost its id finds its own episode. Until then it may also
+  come back under the id; afterwards that id is gone.
+- A client is known by its address on the network (`client_of`), never by what it says of itself, which it
+  could vary to collect openings. Nobody is ever given an episode that somebody else has begun.
+- A session that merely lost its slot keeps its episode. Of one client, unfinished ones wait in no greater
+  number than there are slots; then it is turned away until one of them ends. So one client has at most twice
+  as many tasks open as there are slots.
 - Otherwise the rule deals: `sequential` the next task, after the last one the first again; `random` any;
   `fixed:N` task N to every session. The rule is per session, so a finished task is played from the start by
   whoever is dealt it next. An operator who wants each task played once serves `sequential` and counts.
 """
 
+import asyncio
 import base64
+import ipaddress
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +44,7 @@ from env_service.game import MODE_OFFERS, Game
 from env_service.observing import prompt
 from env_service.play import EpisodeEnvironment
 from env_service.server.sessions import Refused, Session, Sessions
-from env_service.server.wire import MAX_BYTES, BadMessage, observation_data, parse_object
+from env_service.server.wire import BODY_LIMIT_S, MAX_BYTES, BadMessage, observation_data, parse_object
 from env_service.toolbox import ToolSpec, listed
 
 PATH = "/mcp"
@@ -74,6 +78,23 @@ def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
             f"Choose sequential, random, or fixed:0 to fixed:{count - 1}.",
         )
     return ({"split": split, "index": int(number)} for _ in _count())
+
+
+def client_of(scope: Scope) -> str:
+    """Who a connection comes from: its address, of IPv6 the first 64 bits, which one customer is given whole.
+
+    Behind a proxy that is the proxy, and all its visitors are one client, unless the operator names it in
+    FORWARDED_ALLOW_IPS, which makes uvicorn take the address that the proxy reports.
+    """
+    host = (scope.get("client") or ("",))[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return str(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+        return str(mapped or ipaddress.ip_network((int(address), 64), strict=False))
+    return str(address)
 
 
 def build_mcp(
@@ -171,7 +192,11 @@ class Gate:
         await send({"type": "http.response.body", "body": b""})
 
     async def _post(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _read(receive)
+        try:
+            body = await asyncio.wait_for(_read(receive), BODY_LIMIT_S)
+        except TimeoutError:
+            await _reply(send, 408, INVALID_REQUEST, "the body did not arrive in time")
+            return
         if body is None:
             return
         if len(body) > MAX_BYTES:
@@ -187,7 +212,7 @@ class Gate:
             session = self.sessions.find(session_id, "mcp")
         elif opening:
             try:
-                session = self.sessions.open_mcp()
+                session = self.sessions.open_mcp(client_of(scope))
             except Refused as refusal:
                 self.sessions.metrics.errors[refusal.code] += 1
                 await _reply(send, 200, REFUSED, f"{refusal.code}: {refusal}", message.get("id"))
@@ -205,7 +230,7 @@ class Gate:
         else:
             await self.app(scope, _replay(body, receive), send)
 
-    async def _deal(self, session: Session) -> None:
+    async def deal(self, session: Session) -> None:
         """Give a new session something to play.
 
         Raises:
@@ -228,7 +253,7 @@ class Gate:
             await self.app(scope, receive, keep)
             agreed = _agreed(b"".join(part.get("body", b"") for part in answer))
             if agreed and not known:
-                await self._deal(session)
+                await self.deal(session)
                 dealt = True
         except Refused as refusal:
             self.sessions.metrics.errors[refusal.code] += 1
@@ -241,6 +266,34 @@ class Gate:
             if part["type"] == "http.response.start" and agreed:
                 part["headers"] = [*part["headers"], (HEADER, session.id.encode())]
             await send(part)
+
+
+async def forward(app: ASGIApp, session: Session, body: bytes) -> bytes:
+    """FastMCP's answer to one JSON-RPC message that did not come by HTTP; empty to a notification."""
+    answer: list[bytes] = []
+
+    async def keep(part: Message) -> None:
+        answer.append(part.get("body", b""))
+
+    async def nothing_more() -> Message:
+        return {"type": "http.disconnect"}
+
+    headers = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
+    scope: Scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": "POST",
+        "path": PATH,
+        "raw_path": PATH.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": headers,
+        SESSION_KEY: session,
+    }
+    await app(scope, _replay(body, nothing_more), keep)
+    return b"".join(answer)
 
 
 def _session() -> Session:

@@ -1,19 +1,17 @@
 """Sessions: one cap over all transports, one thread each, and one way in which a call reaches an environment.
 
 A session owns a thread, so a call that stalls holds up nobody else, and one that hangs past the step timeout
-is abandoned with its session. WebSocket sessions live as long as their socket. MCP and HTTP sessions have no
-socket to watch: when the cap is reached, the one unused for longest gives its slot away and is *parked*; its
-episode waits under its id until the client comes back or the idle limit passes.
+is abandoned with its session. A session over a WebSocket lives as long as its socket. Over HTTP there is no
+socket to watch: when the cap is reached, the session unused for longest gives its slot away and is *parked*;
+its episode waits under its id until the client comes back or the idle limit passes.
 
 An MCP client has no reset, and dropping an episode must not be one. So an unfinished episode whose client has
-left (it ended its session, or let the idle limit pass) is kept as it stands, turns spent and all, and
-`take_over` gives it to the next newcomer before any new task.
+left (its socket is gone, it ended its session, or it let the idle limit pass) is kept as it stands, turns
+spent and all, and `take_over` gives it back to the same client before any new task. Nobody else ever gets it.
 """
 
 import asyncio
 import logging
-import queue
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -25,6 +23,7 @@ from env_service.game import EpisodeOver, Refusal, check_reset_fields
 from env_service.models import GeoObservation, GeoState
 from env_service.play import EpisodeEnvironment
 from env_service.server.metrics import Metrics
+from env_service.server.thread import SessionThread
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +31,8 @@ Transport = Literal["ws", "mcp", "http"]
 T = TypeVar("T")
 
 MAX_PARKED = 1024
+"""Episodes kept without a slot, and as many again without a client; beyond that the oldest are given up."""
+
 SETTLE_S = 0.3
 
 
@@ -44,57 +45,22 @@ class Refused(Exception):
         self.more = more
 
 
-class _Thread:
-    """A daemon thread that runs one function after another. A hung one is left behind, and cannot keep the
-    process from ending as a pool's thread would."""
-
-    def __init__(self, name: str) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    async def call(self, function: Callable[[], T], timeout_s: float) -> T:
-        """Run `function` there. Raises TimeoutError, and whatever it raises."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def settle(value: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(value)  # type: ignore[arg-type]
-
-        def job() -> None:
-            value, error = None, None
-            try:
-                value = function()
-            except BaseException as raised:
-                error = raised
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, value, error)
-
-        self._jobs.put(job)
-        return await asyncio.wait_for(future, timeout_s)
-
-    def stop(self) -> None:
-        """End after what is queued."""
-        self._jobs.put(None)
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-
-
 class Session:
-    """One client's play. Made by `Sessions.open`; transports read `id`, `environment` and `opening`."""
+    """One client's play. Made by `Sessions.open`; transports read `id`, `environment` and `opening`.
 
-    def __init__(self, transport: Transport, environment: EpisodeEnvironment) -> None:
+    Attributes:
+        client: who plays, as far as the network tells (see `mcp.client_of`); empty where nobody asks.
+        sockets: open WebSockets on it. While there is one, its loop keeps the time.
+    """
+
+    def __init__(self, transport: Transport, environment: EpisodeEnvironment, client: str = "") -> None:
         self.id = uuid.uuid4().hex
         self.transport = transport
+        self.client = client
+        self.sockets = 0
         self.environment = environment
         self.opening: GeoObservation | None = None
-        self.thread: _Thread | None = _Thread(f"session-{self.id[:8]}")
+        self.thread: SessionThread | None = SessionThread(f"session-{self.id[:8]}")
         self.lock = asyncio.Lock()
         self.last_used = time.monotonic()
         self.closed = False
@@ -130,42 +96,44 @@ class Sessions:
         self.metrics = metrics
         self.live: dict[str, Session] = {}
         self.parked: dict[str, Session] = {}
-        # Unfinished episodes without a client, longest left first. Some are parked too: theirs may come back.
+        # Unfinished episodes without a client, longest left first. Those that are parked too keep their ids.
         self.left: dict[str, Session] = {}
         self.draining = False
         self._busy = 0
 
-    def open(self, transport: Transport) -> Session:
+    def open(self, transport: Transport, client: str = "") -> Session:
         """Take a slot.
 
         Raises:
             Refused: CAPACITY_REACHED or SHUTTING_DOWN.
         """
         self._admit()
-        session = Session(transport, self.factory())
+        session = Session(transport, self.factory(), client)
         self.live[session.id] = session
         self.metrics.opened[transport] += 1
         return session
 
-    def open_mcp(self) -> Session:
+    def open_mcp(self, client: str) -> Session:
         """Take a slot for a newcomer over MCP; what it plays is for the caller to settle.
 
-        At most `cap` unfinished MCP episodes wait without a slot for clients that have not left. More would
-        let one client see opening after opening by never ending a session.
+        Of one client, at most `cap` unfinished episodes wait without a slot for sessions that have not left.
+        More would let it see opening after opening by never ending a session.
 
         Raises:
             Refused: CAPACITY_REACHED or SHUTTING_DOWN.
         """
-        waiting = sum(_unfinished(session) for session in self.parked.values())
-        if not self.left and waiting >= self.cap <= len(self.live):
+        waiting = sum(_unfinished(session) for session in self.parked.values() if session.client == client)
+        if not self._left_by(client) and waiting >= self.cap <= len(self.live):
             raise self._full()
-        return self.open("mcp")
+        return self.open("mcp", client)
 
     def take_over(self, session: Session) -> bool:
-        """Give a fresh session the episode that was left first, if there is one. Its old session ends."""
-        if not self.left:
+        """Give a fresh session the episode that its client left first, if there is one; the old session
+        ends."""
+        old = self._left_by(session.client)
+        if old is None:
             return False
-        old = self.left.pop(next(iter(self.left)))
+        del self.left[old.id]
         old.closed = True
         self.parked.pop(old.id, None)
         session.environment, session.opening = old.environment, old.opening
@@ -182,7 +150,7 @@ class Sessions:
             self._admit()
             session = self.parked.pop(session_id)
             self.left.pop(session_id, None)
-            session.thread = _Thread(f"session-{session.id[:8]}")
+            session.thread = SessionThread(f"session-{session.id[:8]}")
             self.live[session.id] = session
         if session is None or session.transport != transport:
             raise Refused("SESSION_EXPIRED", "there is no such session, or it has ended")
@@ -253,7 +221,7 @@ class Sessions:
             self._park_now(session)
 
     async def leave(self, session: Session) -> None:
-        """The client says that it is done. An unfinished MCP episode waits for it, or for a newcomer."""
+        """The client is gone, or says that it is done. An unfinished MCP episode waits for it."""
         if not _unfinished(session):
             await self.close(session)
             return
@@ -262,12 +230,12 @@ class Sessions:
             self._keep_unfinished(session)
 
     async def reap_forever(self) -> None:
-        """End sessions unused for longer than `idle_s`. WebSocket loops keep their own time."""
+        """End sessions unused for longer than `idle_s`. The loop of a socket keeps its own time."""
         while True:
             await asyncio.sleep(max(0.1, min(5.0, self.idle_s / 5)))
             limit = time.monotonic() - self.idle_s
             for session in [*self.live.values(), *self.parked.values()]:
-                unused = session.transport != "ws" and session.last_used < limit
+                unused = not session.sockets and session.last_used < limit
                 if unused and not session.closed and not session.lock.locked():
                     await self.close(session)
                     self._keep_unfinished(session)
@@ -349,7 +317,7 @@ class Sessions:
         unused = [
             session
             for session in self.live.values()
-            if session.transport != "ws" and session.last_used < limit and not session.lock.locked()
+            if not session.sockets and session.last_used < limit and not session.lock.locked()
         ]
         if not unused:
             raise self._full()
@@ -364,9 +332,18 @@ class Sessions:
             max_sessions=self.cap,
         )
 
+    def _left_by(self, client: str) -> Session | None:
+        return next((session for session in self.left.values() if session.client == client), None)
+
     def _keep_unfinished(self, session: Session) -> None:
-        if _unfinished(session):
-            self.left[session.id] = session
+        if not _unfinished(session):
+            return
+        self.left[session.id] = session
+        if len(self.left) > MAX_PARKED:
+            given_up = self.left.pop(next(iter(self.left)))
+            self.parked.pop(given_up.id, None)
+            given_up.closed = True
+            self.metrics.episodes["given_up"] += 1
 
     def _park_now(self, session: Session) -> None:
         self.live.pop(session.id, None)

@@ -19,6 +19,9 @@ MAX_BYTES = 1 << 20
 
 MAX_DEPTH = 16
 
+BODY_LIMIT_S = 15.0
+"""A body that has not arrived by then is given up: a peer that vanished must not hold up a shutdown."""
+
 
 class BadMessage(ValueError):
     """Text that is no JSON object this service reads. The words never repeat the text."""

@@ -38,8 +38,10 @@ def websocket_endpoint(sessions: Sessions) -> Callable[[WebSocket], Awaitable[No
         try:
             session = sessions.open("ws")
         except Refused as refusal:
-            await _turn_away(ws, refusal, sessions)
+            sessions.metrics.errors[refusal.code] += 1
+            await turn_away(ws, error_frame(refusal.code, str(refusal), **refusal.more), refusal.code)
             return
+        session.sockets = 1
         try:
             await _converse(ws, sessions, session)
         except (WebSocketDisconnect, RuntimeError) as gone:
@@ -113,14 +115,13 @@ async def _dispatch(sessions: Sessions, session: Session, message: dict[str, Any
     return state_frame(sessions.state(session)) if kind == "state" else None
 
 
-async def _turn_away(ws: WebSocket, refusal: Refused, sessions: Sessions) -> None:
+async def turn_away(ws: WebSocket, frame: str, reason: str) -> None:
     """Say why and stay for the client's first frame: a client that speaks before it listens must still find
     the answer, and a close that crosses its frame would make it lose both."""
-    sessions.metrics.errors[refusal.code] += 1
     try:
-        await ws.send_text(error_frame(refusal.code, str(refusal), **refusal.more))
+        await ws.send_text(frame)
         await asyncio.wait_for(ws.receive(), LINGER_S)
     except (TimeoutError, WebSocketDisconnect, RuntimeError) as left:
         log.debug("turned away: %s", left)
     if ws.application_state is WebSocketState.CONNECTED and ws.client_state is WebSocketState.CONNECTED:
-        await ws.close(TRY_AGAIN_LATER, refusal.code)
+        await ws.close(TRY_AGAIN_LATER, reason)

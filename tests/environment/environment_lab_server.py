@@ -19,6 +19,7 @@ class LabEnvironment(GeoGuessrEnvironment):
         Args:
             seconds: for how long.
         """
+        print("napping", flush=True)
         time.sleep(seconds)
         return Shown("awake")
 

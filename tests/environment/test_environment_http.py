@@ -7,6 +7,7 @@ import pytest
 import websockets
 import websockets.sync.client
 from environment_lab import Server, ask, until
+from websockets.typing import Origin
 
 LOOK = {"op": "look", "heading_deg": 10}
 SESSION = "x-session-id"
@@ -106,7 +107,7 @@ def test_production_serves_tools_and_nothing_that_resets(production: Server) -> 
         assert post(production, path, {}).status_code in (404, 405)
     for path in ("/state", "/web/state", "/web"):
         assert httpx.get(production.url + path).status_code == 404
-    for path in ("/ws", "/mcp", "/web/ws", "/harness"):
+    for path in ("/ws", "/web/ws", "/harness"):
         address = production.ws_url.removesuffix("/ws") + path
         with pytest.raises(websockets.InvalidStatus) as refused:
             websockets.sync.client.connect(address, proxy=None)
@@ -115,8 +116,8 @@ def test_production_serves_tools_and_nothing_that_resets(production: Server) -> 
     assert production.get("/health")["status"] == "healthy" and len(production.get("/schema")["tools"]) == 11
 
 
-def test_simulation_accepts_sockets_on_one_path(server: Server) -> None:
-    for path in ("/mcp", "/web/ws", "/harness", "/"):
+def test_simulation_accepts_sockets_on_two_paths(server: Server) -> None:
+    for path in ("/web/ws", "/harness", "/"):
         with pytest.raises(websockets.InvalidStatus):
             websockets.sync.client.connect(server.ws_url.removesuffix("/ws") + path, proxy=None)
 
@@ -127,8 +128,17 @@ def test_pages_from_elsewhere_are_refused(server: Server, production: Server) ->
     for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
         with pytest.raises(websockets.InvalidStatus):
             server.connect(origin=origin)
+        with pytest.raises(websockets.InvalidStatus):
+            websockets.sync.client.connect(
+                server.ws_url.removesuffix("/ws") + "/mcp", proxy=None, origin=Origin(origin)
+            )
         for path in ("/mcp", "/reset", "/geoguesser_env/num_tasks"):
             assert httpx.post(server.url + path, json={}, headers={"origin": origin}).status_code == 403
+    # A name of the attacker's that resolves to the loopback: its page and its requests agree.
+    posing = {"origin": "http://evil.example:8000", "host": "evil.example:8000"}
+    assert httpx.post(f"{server.url}/reset", json={}, headers=posing).status_code == 403
+    local = server.url.replace("127.0.0.1", "localhost")
+    assert httpx.get(f"{local}/health", headers={"origin": local}).status_code == 200
     friend = {"origin": "https://friend.example"}
     assert httpx.get(f"{production.url}/health", headers=friend).status_code == 200
     assert httpx.get(f"{server.url}/health", headers=friend).status_code == 403

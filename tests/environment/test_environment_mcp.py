@@ -2,61 +2,15 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from environment_lab import Server, World, ask, serve, until
-from fastmcp import Client
-from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.exceptions import ToolError
 from mcp.shared.exceptions import McpError
-
-GUESS = {"lat": 48.8584, "lon": 2.2945}
-ACCEPT = {"accept": "application/json, text/event-stream"}
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
-
-
-def play(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Run one conversation, with a limit."""
-
-    async def limited() -> Any:
-        return await asyncio.wait_for(work(), 60)
-
-    return asyncio.run(limited())
-
-
-def client(server: Server, session_id: str | None = None) -> Client[Any]:
-    """The stock client, perhaps under the id of an earlier session."""
-    headers = {"mcp-session-id": session_id} if session_id else {}
-    return Client(StreamableHttpTransport(f"{server.url}/mcp", headers=headers))
-
-
-def rpc(server: Server, message: Any, session_id: str | None = None) -> httpx.Response:
-    """One bare JSON-RPC request."""
-    headers = {**ACCEPT, **({"mcp-session-id": session_id} if session_id else {})}
-    return httpx.post(f"{server.url}/mcp", json=message, headers=headers, timeout=20)
-
-
-def call(name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A tools/call request."""
-    return {
-        "jsonrpc": "2.0",
-        "id": 2,
-        "method": "tools/call",
-        "params": {"name": name, "arguments": arguments or {}},
-    }
+from mcp_lab import ACCEPT, GUESS, HELLO, call, client, finish, join, leave, play, rpc
 
 
 def test_the_stock_client_plays_an_episode_with_pictures(server: Server) -> None:
@@ -131,105 +85,6 @@ def test_sessions_get_tasks_in_turn_and_cannot_ask_for_another(production: Serve
     assert [play(one) for _ in range(5)] == [(first + 1 + n) % 5 for n in range(5)]
 
 
-def test_a_client_that_comes_back_finds_its_own_episode(production: Server) -> None:
-    async def begin() -> str:
-        async with client(production) as mcp:
-            await mcp.call_tool("look", {"heading_deg": 5})
-            transport = mcp.transport
-            assert isinstance(transport, StreamableHttpTransport) and transport.get_session_id()
-            return str(transport.get_session_id())
-
-    async def again(session_id: str, end: bool) -> dict[str, Any]:
-        async with client(production, session_id) as mcp:
-            name, fields = ("submit_guess", GUESS) if end else ("list_pins", {})
-            return dict((await mcp.call_tool(name, fields)).structured_content)
-
-    session_id = play(begin)
-    assert play(lambda: again(session_id, False))["steps_remaining"] == 10
-    bare = rpc(production, call("list_pins"), session_id).json()
-    assert bare["result"]["structuredContent"]["steps_remaining"] == 9
-    assert play(lambda: again(session_id, True))["metadata"]["counts"] == {
-        "list_pins": 2,
-        "look": 1,
-        "submit_guess": 1,
-    }
-    with pytest.raises(Exception, match=r"404|SESSION_EXPIRED|erminated"):
-        play(lambda: again(session_id, False))
-
-
-def opening(server: Server, session_id: str) -> str:
-    """What the opening picture shows."""
-    message = {
-        "jsonrpc": "2.0",
-        "id": 3,
-        "method": "resources/read",
-        "params": {"uri": "geo://opening-view"},
-    }
-    return str(rpc(server, message, session_id).json()["result"]["contents"][0]["blob"])
-
-
-def join(server: Server) -> str:
-    """A newcomer's session."""
-    return rpc(server, HELLO).headers["mcp-session-id"]
-
-
-def leave(server: Server, session_id: str) -> None:
-    """End a session as the stock client does."""
-    assert httpx.delete(f"{server.url}/mcp", headers={"mcp-session-id": session_id}).status_code == 200
-
-
-def finish(server: Server, session_id: str) -> dict[str, Any]:
-    """Guess; the terminal observation."""
-    answer = rpc(server, call("submit_guess", GUESS), session_id).json()
-    return dict(answer["result"]["structuredContent"])
-
-
-@pytest.mark.parametrize("rule", ["sequential", "random", "fixed:2"])
-def test_an_episode_that_was_left_goes_to_the_next_newcomer(world: World, tmp_path: Path, rule: str) -> None:
-    flags = ("--mode", "production", "--assign", rule, "--idle-s", "4")
-    with serve(tmp_path, *world.arguments, *flags) as server:
-        first = join(server)
-        seen = opening(server, first)
-        rpc(server, call("place_pin", {"lat": 1, "lon": 2, "label": "x"}), first)
-        for _ in range(4):
-            leave(server, first)
-            first = join(server)
-            assert opening(server, first) == seen
-        state = rpc(server, call("list_pins"), first).json()["result"]["structuredContent"]
-        assert state["steps_remaining"] == 10 and state["action_cost"] == 0.02 and len(state["pins"]) == 1
-
-        # Its client may come back before a newcomer has it, not after.
-        leave(server, first)
-        assert rpc(server, call("list_pins"), first).status_code == 200
-        other = join(server)
-        counts = rpc(server, call("list_pins"), other).json()["result"]["structuredContent"]
-        assert counts["steps_remaining"] == 11 and counts["pins"] == []
-        assert finish(server, other)["done"]
-        leave(server, first)
-        second = join(server)
-        assert rpc(server, call("list_pins"), first).status_code == 404
-        assert opening(server, second) == seen
-
-        # Nor does it help to say nothing and wait.
-        until(lambda: server.metric("geo_episodes_left") == 1, 20)
-        third = join(server)
-        assert rpc(server, call("list_pins"), second).status_code == 404
-        assert opening(server, third) == seen
-        assert finish(server, third)["metadata"]["counts"]["list_pins"] == 2
-        assert server.metric("geo_episodes_left") == 0
-
-
-def test_openings_cannot_be_collected_by_never_ending_a_session(world: World, tmp_path: Path) -> None:
-    flags = ("--mode", "production", "--max-concurrent", "1", "--park-after-s", "0")
-    with serve(tmp_path, *world.arguments, *flags) as server:
-        held = [join(server), join(server)]
-        assert len({opening(server, session_id) for session_id in held}) == 2
-        refused = rpc(server, HELLO)
-        assert "CAPACITY_REACHED" in refused.json()["error"]["message"]
-        assert [finish(server, session_id)["metadata"]["task_index"] for session_id in held] == [0, 1]
-        assert finish(server, join(server))["metadata"]["task_index"] == 2
-
-
 def test_an_initialize_that_is_not_accepted_uses_up_no_task(world: World, tmp_path: Path) -> None:
     with serve(tmp_path, *world.arguments, "--mode", "production") as server:
         malformed: list[Any] = [{}, {"protocolVersion": 3}, [], None, {"protocolVersion": "2025-06-18"}]
@@ -257,21 +112,6 @@ def test_numbers_are_strict_over_mcp(server: Server) -> None:
         assert said["result"]["isError"]
         assert "lat must be a valid number" in said["result"]["structuredContent"]["feedback"]
     assert finish(server, session_id)["done"]
-
-
-def test_a_slot_left_unused_goes_to_a_newcomer_and_the_episode_waits(production: Server) -> None:
-    until(lambda: production.metric("geo_sessions") + production.metric("geo_sessions_parked") == 0, 15)
-    names = [rpc(production, HELLO).headers["mcp-session-id"] for _ in range(2)]
-    refused = rpc(production, HELLO)
-    assert refused.status_code == 200 and "CAPACITY_REACHED" in refused.json()["error"]["message"]
-    assert rpc(production, call("list_pins"), names[1]).json()["result"]["isError"] is False
-    until(lambda: "mcp-session-id" in rpc(production, HELLO).headers, 60)
-    assert production.metric("geo_sessions_parked") == 1 and production.metric("geo_sessions") == 2
-    until(lambda: rpc(production, call("list_pins"), names[0]).status_code == 200, 60)
-    for name in names:
-        httpx.delete(f"{production.url}/mcp", headers={"mcp-session-id": name})
-    until(lambda: production.metric("geo_sessions") + production.metric("geo_sessions_parked") == 0, 15)
-    assert rpc(production, call("list_pins"), names[0]).status_code == 404
 
 
 def test_a_client_too_many_is_told_so(server: Server) -> None:

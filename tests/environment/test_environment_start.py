@@ -6,15 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from environment_lab import REPOSITORY, Server, World, ask, serve, until
 
-from env_service.client import GeoGuessrEnv
 from env_service.errors import GeoError
 from env_service.server.__main__ import main
 
@@ -176,46 +173,3 @@ def test_sessions_are_freed_after_many_episodes(server: Server) -> None:
     until(lambda: server.metric("geo_sessions") <= before, 5)
     threads = Path(f"/proc/{server.process.pid}/task")
     assert not threads.exists() or len(list(threads.iterdir())) < 60
-
-
-@pytest.mark.slow
-def test_eight_sessions_for_a_thousand_episodes_leave_nothing_behind(world: World, tmp_path: Path) -> None:
-    """What a trainer does: a group of rollouts at once, again and again, each on a fresh session."""
-    with serve(tmp_path, *world.arguments, "--max-concurrent", "8", "--cache-mb", "16") as server:
-        process = psutil.Process(server.process.pid)
-        failures: list[str] = []
-
-        def rollouts(number: int, count: int) -> None:
-            for round_ in range(count):
-                try:
-                    with GeoGuessrEnv(server.url) as env:
-                        env.reset(seed=round_)
-                        env.step({"op": "look", "heading_deg": 45 * number})
-                        env.step({"op": "pin", "lat": round_ % 90, "lon": number, "label": "x"})
-                        assert env.step({"op": "guess", "lat": 1, "lon": 2}).done
-                except (GeoError, AssertionError) as error:
-                    failures.append(repr(error))
-
-        def wave(count: int) -> None:
-            threads = [threading.Thread(target=rollouts, args=(number, count)) for number in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-
-        wave(25)
-        before = process.memory_info().rss
-        wave(100)
-        assert failures == []
-        until(lambda: server.metric("geo_sessions") == 0, 60)
-        assert process.memory_info().rss - before < 40e6
-        assert process.num_threads() < 40
-
-
-def test_openenv_reads_the_manifest() -> None:
-    from openenv.validation.parsers.openenv_yaml import (  # type: ignore[import-untyped]
-        OpenEnvYamlParser,
-    )
-
-    manifest = OpenEnvYamlParser().parse(REPOSITORY / "env_service")
-    assert manifest.name == "geoguesser_env" and manifest.reward.range == (0.0, 1.0)

@@ -1,14 +1,13 @@
 """/ws on a real server: protocol, bad input, capacity, stalls, vanished peers."""
 
 import json
-import random
 import socket
 import threading
-from typing import Any
 
 import pytest
 import websockets
 from environment_lab import Server, ask, until
+from fuzzing import fuzz_ws
 from websockets.sync.client import ClientConnection
 
 LOOK = {"type": "step", "data": {"op": "look", "heading_deg": 10}}
@@ -110,87 +109,8 @@ def test_a_unicode_label_comes_back_as_it_was(ws: ClientConnection) -> None:
     assert pins["data"]["observation"]["pins"][0]["label"] == label
 
 
-def _noise(chance: random.Random) -> str | bytes:
-    """A frame that is nearly right, or not at all."""
-    values: list[Any] = [
-        None,
-        True,
-        -1,
-        0,
-        91,
-        1e308,
-        -1e308,
-        10**30,
-        "",
-        "x" * 300,
-        "nan",
-        [],
-        {},
-        [[1]],
-        {"a": {}},
-    ]
-    ops = [
-        "look",
-        "pan",
-        "zoom",
-        "move",
-        "pin",
-        "view_map",
-        "measure",
-        "list_pins",
-        "fly",
-        "",
-        None,
-        3,
-        ["look"],
-    ]
-    fields = [
-        "heading_deg",
-        "lat",
-        "lon",
-        "label",
-        "fov_deg",
-        "direction",
-        "meters",
-        "op",
-        "x",
-        "\u0000",
-        "é",
-    ]
-    kinds: list[Any] = ["step", "step", "step", "reset", "state", "zap", None, 1, []]
-    data: Any = {chance.choice(fields): chance.choice(values) for _ in range(chance.randrange(5))}
-    data["op"] = chance.choice(ops)
-    if chance.random() < 0.1:
-        data = chance.choice(values)
-    text = json.dumps({"type": chance.choice(kinds), "data": data})
-    roll = chance.random()
-    if roll < 0.1:
-        cut = chance.randrange(len(text))
-        return text[:cut] + chance.choice(["", "\x00", "]", '"', "\ud7ff", "NaN"]) + text[cut + 1 :]
-    return chance.randbytes(chance.randrange(1, 200)) if roll < 0.15 else text
-
-
-def _fuzz(server: Server, frames: int, seed: int) -> None:
-    chance = random.Random(seed)
-    with server.connect() as bystander, server.connect() as ws:
-        ask(bystander, {"type": "reset", "data": {"index": 3}})
-        for number in range(frames):
-            answer = ask(ws, _noise(chance))
-            assert answer["type"] in ("observation", "error", "state"), answer
-            assert answer.get("data", {}).get("code") not in ("EXECUTION_ERROR", "SESSION_ERROR"), answer
-            if number % 50 == 0:
-                assert ask(bystander, {"type": "state"})["data"]["step_count"] == 0
-        assert ask(bystander, LOOK)["data"]["observation"]["steps_remaining"] == 11
-        assert ask(ws, {"type": "reset"})["type"] == "observation"
-
-
 def test_hundreds_of_fuzzed_frames(server: Server) -> None:
-    _fuzz(server, 400, seed=1)
-
-
-@pytest.mark.slow
-def test_ten_thousand_fuzzed_frames(server: Server) -> None:
-    _fuzz(server, 10_000, seed=2)
+    fuzz_ws(server, 400, seed=1)
 
 
 def test_one_more_than_the_cap_is_refused_by_name(lab: Server) -> None:
