@@ -3,7 +3,7 @@
 export const MAX_LAT = 85.05; // where a square Mercator map ends
 const RADIUS_KM = 6371.0088;
 const RAD = Math.PI / 180;
-const POINTS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
+const POINTS = "N NNE NE ENE E ESE SE SSE S SSW SW WSW W WNW NW NNW".split(" ");
 const POINT_NAMES = ["north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west"];
 
 export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
@@ -50,7 +50,7 @@ function vector({ lat, lon }) {
 /** Kilometres of a distance in degrees of latitude; for scale bars. */
 export const KM_PER_DEGREE = RAD * RADIUS_KM;
 
-export const compassPoint = (heading) => POINTS[Math.round(wrapHeading(heading) / 45) % 8];
+export const compassPoint = (heading) => POINTS[Math.round(wrapHeading(heading) / 22.5) % 16];
 export const compassName = (heading) => POINT_NAMES[Math.round(wrapHeading(heading) / 45) % 8];
 
 /** "48.86° N, 2.29° E" */

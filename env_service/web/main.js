@@ -3,6 +3,7 @@
 import { byId } from "./dom.js";
 import { Camera } from "./camera.js";
 import { deal, readTools } from "./game.js";
+import { compassPoint } from "./geo.js";
 import { WorldMap } from "./map.js";
 import { entry } from "./notes.js";
 import { PlaceForm } from "./place.js";
@@ -29,12 +30,13 @@ const camera = new Camera(
   { onlook: look, onwalk: walk });
 const map = new WorldMap(byId("map"), { onpick: (place) => form.choose(place), onmove: () => form?.moved() });
 const form = new PlaceForm(map, call);
-new WorldMap(byId("backdrop"));
+new WorldMap(byId("backdrop"), {}, true);
 
 // ---- play
 
 async function begin() {
   if (busy) return;
+  game = null;
   setBusy(true);
   try {
     [tools, game] = await Promise.all([readTools(), deal(location.href)]);
@@ -120,9 +122,10 @@ function take(action, result) {
 }
 
 function facts(observation) {
+  const camera = `${compassPoint(observation.heading_deg)} ${Math.round(observation.heading_deg)}° · ${Math.round(observation.fov_deg)}° wide`;
   const month = observation.captured_at ? `taken ${observation.captured_at}` : "";
   const walked = observation.total_moved_meters ? `walked ${observation.total_moved_meters} m` : "";
-  return [month, walked].filter(Boolean).join(" · ");
+  return [camera, month, walked].filter(Boolean).join(" · ");
 }
 
 function lastTurn({ steps_remaining: left, feedback, available_tools: can }) {
@@ -214,12 +217,13 @@ function trouble(error) {
 
 function recover() {
   byId("trouble").close();
-  if (!game || byId("trouble").dataset.code === "BAD_SELECTION") {
-    if (game) history.replaceState(null, "", location.pathname);
+  const { code } = byId("trouble").dataset;
+  if (code === "BAD_SELECTION") history.replaceState(null, "", location.pathname);
+  if (!game || code === "BAD_SELECTION") {
     begin();
     return;
   }
-  game.redeal(byId("trouble").dataset.code === "MISSING_FRAME");
+  game.redeal(code === "MISSING_FRAME");
   if (session && !session.lost) nextRound();
   else connect();
 }

@@ -5,7 +5,7 @@ import { outlines } from "./outlines.js";
 import { candidateMark, GROUND, pinMark, scaleBar, spot } from "./marks.js";
 
 const CLOSEST = 400_000; // pixels that the whole world would be wide: some 100 m each
-const FINE_FROM = 2_600; // from this width on the finer outlines are drawn
+const FINE_FROM = 1_100; // from this width on the finer outlines are drawn
 const CLICK_PX = 6;
 
 /**
@@ -18,11 +18,13 @@ export class WorldMap {
   /**
    * @param {HTMLCanvasElement} canvas a canvas that fills a positioned box
    * @param {{onpick?: (place) => void, onmove?: (map) => void}} events a place was picked; the window moved
+   * @param {boolean} bare only a backdrop: no scale, and land from edge to edge
    */
-  constructor(canvas, { onpick = null, onmove = () => {} } = {}) {
+  constructor(canvas, { onpick = null, onmove = () => {} } = {}, bare = false) {
     this.canvas = canvas;
     this.onpick = onpick;
     this.onmove = onmove;
+    this.bare = bare;
     this.pins = [];
     this.arcs = [];
     this.candidate = null;
@@ -113,7 +115,7 @@ export class WorldMap {
   }
 
   #widest() {
-    return Math.max(this.width * 0.98, this.height * 0.8, 64);
+    return this.bare ? Math.max(this.width, this.height) * 1.2 : Math.max(this.width * 0.98, this.height * 0.8, 64);
   }
 
   #settle() {
@@ -240,7 +242,7 @@ export class WorldMap {
     for (const pin of this.pins) pinMark(ctx, ...this.#pixel(pin), String(pin.index));
     if (this.candidate) candidateMark(ctx, ...this.#pixel(this.candidate));
     if (this.keyed && document.activeElement === this.canvas && this.onpick) this.#cross(ctx);
-    scaleBar(ctx, this.width, this.height, this.#kmPerPixel());
+    if (!this.bare) scaleBar(ctx, this.width, this.height, this.#kmPerPixel());
   }
 
   #kmPerPixel() {
@@ -319,9 +321,7 @@ export class WorldMap {
     const way = greatCircle(truth, guess).reverse();
     const shown = way.slice(0, Math.max(2, Math.ceil(way.length * this.grown)));
     ctx.save();
-    ctx.setLineDash([6, 5]);
-    ctx.lineWidth = 2;
-    ctx.strokeStyle = GROUND.arc;
+    ctx.lineCap = "round";
     for (const turn of [-360, 0, 360]) {
       ctx.beginPath();
       const away = Math.round((project(0, truth.lon).x - this.x)) * -360 + turn;
@@ -332,7 +332,11 @@ export class WorldMap {
         if (i) ctx.lineTo(px, py);
         else ctx.moveTo(px, py);
       });
-      ctx.stroke();
+      for (const [width, color] of [[5, GROUND.casing], [2, GROUND.arc]]) {
+        ctx.lineWidth = width;
+        ctx.strokeStyle = color;
+        ctx.stroke();
+      }
     }
     ctx.restore();
     spot(ctx, ...this.#pixel(guess), GROUND.guess, label);

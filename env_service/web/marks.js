@@ -3,7 +3,7 @@
 export const GROUND = {
   sea: "#12313d", grid: "rgba(255,255,255,.055)", land: "#dccfae", border: "#a38f66", coast: "#6d7a66",
   ink: "#14212a", halo: "rgba(255,250,238,.92)", paper: "#fff8ea",
-  arc: "#ffd28a", guess: "#f2552c", truth: "#12876a", pin: "#2f5d9e",
+  arc: "#ffd28a", casing: "rgba(20,33,42,.72)", plate: "rgba(13,23,29,.72)", guess: "#f2552c", truth: "#12876a", pin: "#2f5d9e",
 };
 const FONT = "600 12px system-ui, sans-serif";
 
@@ -63,11 +63,15 @@ function write(ctx, text, x, y, color) {
 
 /** A bar with a round number of kilometres, true at the middle of the map. */
 export function scaleBar(ctx, width, height, kmPerPixel) {
-  const most = Math.min(110, width * 0.25) * kmPerPixel;
+  const most = Math.min(120, width * 0.28) * kmPerPixel;
   const power = 10 ** Math.floor(Math.log10(most));
   const km = [5, 2, 1].map((step) => step * power).find((value) => value <= most);
   const length = km / kmPerPixel;
-  const [x, y] = [width - 14 - length, height - 12.5];
+  const [x, y] = [width - 18 - length, height - 16.5];
+  ctx.fillStyle = GROUND.plate;
+  ctx.beginPath();
+  ctx.roundRect(x - 9, y - 24, length + 18, 32, 8);
+  ctx.fill();
   ctx.strokeStyle = "rgba(255,248,234,.85)";
   ctx.lineWidth = 1.5;
   ctx.beginPath();
@@ -77,12 +81,9 @@ export function scaleBar(ctx, width, height, kmPerPixel) {
   ctx.lineTo(x + length, y - 5);
   ctx.stroke();
   ctx.font = "11px system-ui, sans-serif";
-  ctx.textAlign = "right";
+  ctx.textAlign = "center";
   ctx.textBaseline = "bottom";
-  ctx.lineWidth = 3;
-  ctx.strokeStyle = GROUND.sea;
   ctx.fillStyle = GROUND.paper;
   const words = km >= 1 ? `${km.toLocaleString("en")} km` : `${Math.round(km * 1000)} m`;
-  ctx.strokeText(words, x + length, y - 6);
-  ctx.fillText(words, x + length, y - 6);
+  ctx.fillText(words, x + length / 2, y - 5);
 }

@@ -24,9 +24,13 @@ export function reveal(game, tools, { onnext, onshow }) {
   title.append(
     element("small", { textContent: `Round ${game.number + 1} of ${game.total}` }),
     element("span", { className: "distance", textContent: end.distance_km === null ? "No guess" : formatDistance(end.distance_km) }),
-    element("span", { className: "verdict", textContent: meta.verdict ?? "the turns ran out" }));
+    element("span", { className: "verdict raised", textContent: meta.verdict ?? "the turns ran out" }));
   card.append(title, places(end), figures(game.round));
-  const next = element("button", { type: "button", className: "main", id: "next", onclick: onnext });
+  const next = element("button", { type: "button", className: "main", id: "next" });
+  next.onclick = () => {
+    next.disabled = true; // a second click would skip a round
+    onnext();
+  };
   next.textContent = game.last ? "See the score card" : "Next round";
   card.append(element("p", { className: "row" }));
   card.lastChild.append(next);
