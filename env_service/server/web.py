@@ -94,7 +94,8 @@ class _Body:
 
     @classmethod
     def of(cls, plain: bytes, kind: str) -> "_Body":
-        return cls(plain, gzip.compress(plain, 6, mtime=0), kind, f'"{hashlib.sha256(plain).hexdigest()[:20]}"')
+        digest = hashlib.sha256(plain).hexdigest()[:20]
+        return cls(plain, gzip.compress(plain, 6, mtime=0), kind, f'"{digest}"')
 
 
 @lru_cache(maxsize=1)

@@ -39,7 +39,7 @@ def server(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
-    """Headless Chromium of the system; tests that need it are skipped, with this reason, where there is none."""
+    """The system's Chromium, headless; where there is none, tests are skipped with this reason."""
     found = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if found is None:
         pytest.skip("needs a browser: install the package chromium (make browser)")

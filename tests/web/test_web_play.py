@@ -1,7 +1,8 @@
-"""Five rounds in a real browser, by mouse and touch and by keyboard: what is shown is what the socket brought."""
+"""Five rounds in a real browser, by mouse and by keyboard: what is shown is what the socket brought."""
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from environment_lab import PLACES, Server
 from web_lab import Visitor
 
 DESKTOP, PHONE = (1280, 800), (375, 667)
+ACCESSIBLE = Path(__file__).with_name("accessible.js")
 ORDER = "?tasks=2,0,1,3,4"
 TRUTHS = [PLACES[index] for index in (2, 0, 1, 3, 4)]
 
@@ -18,7 +20,8 @@ def test_five_rounds(visit: Any, server: Server, size: tuple[int, int]) -> None:
     visitor: Visitor = visit(server, size, ORDER)
     page, name = visitor.page, "desktop" if size == DESKTOP else "phone"
     visitor.shoot(f"{name}-start")
-    assert visitor.received == [] and server.metric("geo_sessions") == 0  # a seat is taken by playing, not by looking
+    # A seat is taken by playing, not by looking.
+    assert visitor.received == [] and not [a for a in visitor.addresses if a.startswith("ws:")]
     visitor.begin()
     _same_bytes(visitor)
     assert visitor.text("#turns") == "12 of 12" and visitor.text("#cost") == "0.00"
@@ -31,6 +34,7 @@ def test_five_rounds(visit: Any, server: Server, size: tuple[int, int]) -> None:
     assert zoomed["fov_deg"] < 60 and visitor.steps[-1]["op"] == "zoom"
     _same_bytes(visitor)
     visitor.shoot(f"{name}-zoomed")
+    _legible(visitor)
     walked = visitor.spend(lambda: page.click('[data-walk="forward"]'))
     assert walked["moved_meters"] > 0
     _same_bytes(visitor)
@@ -46,6 +50,7 @@ def test_five_rounds(visit: Any, server: Server, size: tuple[int, int]) -> None:
     assert pinned["feedback"] in visitor.text("#place-words")
     assert visitor.text("#turns") == "8 of 12" and visitor.text("#cost") == "0.09"
     visitor.shoot(f"{name}-pinned")
+    _legible(visitor)
     _nothing_of_the_truth(visitor, server)
 
     for number, (lat, lon, country, code) in enumerate(TRUTHS, start=1):
@@ -62,6 +67,7 @@ def test_five_rounds(visit: Any, server: Server, size: tuple[int, int]) -> None:
         assert len(json.loads(visitor.received[-1])["data"]["observation"]["image_base64"]) == 0
         if number == 1:
             visitor.shoot(f"{name}-reveal")
+            _legible(visitor)
             assert page.locator("#reveal .trace > li").count() == 6
         page.click("#next")
         visitor.settled("play" if number < 5 else "final")
@@ -70,7 +76,7 @@ def test_five_rounds(visit: Any, server: Server, size: tuple[int, int]) -> None:
     assert f"{sum(round(1000 * reward) for reward in rewards):,}" in visitor.text("#final-title")
     assert page.locator("#final tbody tr").count() == 5
     visitor.shoot(f"{name}-final")
-    _fits(visitor)
+    _legible(visitor)
 
     page.click("#again")
     visitor.settled("play")
@@ -165,8 +171,8 @@ def _same_bytes(visitor: Visitor) -> None:
 
 def _nothing_of_the_truth(visitor: Visitor, server: Server) -> None:
     """Neither the page nor anything that it received names the place of the round."""
-    lat, lon, country, code = TRUTHS[0]
-    told = ["contributor-", "sequence-", "make-", country, f"{lat:.2f}", f"{lon:.2f}", "102", "eval-0000"]
+    lat, lon, country, _ = TRUTHS[0]
+    told = ["contributor-", "sequence-", "make-", country, f"{lat:.2f}", f"{lon:.2f}", "1020", "eval-0000"]
     received = [json.loads(text)["data"] for text in visitor.received]
     for data in received:
         data["observation"].pop("image_base64")
@@ -179,11 +185,14 @@ def _nothing_of_the_truth(visitor: Visitor, server: Server) -> None:
         observation = data["observation"]
         assert observation["true_lat"] is None and observation["distance_km"] is None
     # Besides the socket it asked for its own files and the address book, and for nothing else.
-    paths = {address.removeprefix(server.url) for address in visitor.addresses if address.startswith(server.url)}
+    paths = {a.removeprefix(server.url) for a in visitor.addresses if a.startswith(server.url)}
     others = {path for path in paths if not path.startswith("/web")}
     assert others == {"/schema", "/geoguesser_env/splits", "/geoguesser_env/num_tasks"}
 
 
-def _fits(visitor: Visitor) -> None:
-    """Nothing sticks out to the side."""
-    assert visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def _legible(visitor: Visitor) -> None:
+    """Contrast, names, sizes and nothing that sticks out to the side, of all that is visible."""
+    found = visitor.page.evaluate(ACCESSIBLE.read_text())
+    assert found["texts"] > 5
+    assert found["faint"] == found["nameless"] == found["small"] == found["undescribed"] == []
+    assert found["width"] <= found["room"]
