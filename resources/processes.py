@@ -102,6 +102,16 @@ class ServerProcess:
         self.url = str(json.loads(ready.read_text())["url"]).rstrip("/")
         return self
 
+    def wait(self) -> int:
+        """Block until the server leaves by itself; its exit code.
+
+        Raises:
+            GeoError: it is not running.
+        """
+        if self._process is None:
+            raise GeoError(f"The {self.name} is not running")
+        return self._process.wait()
+
     def stop(self) -> None:
         """Close the server's input, then insist; safe to call twice."""
         process, self._process = self._process, None

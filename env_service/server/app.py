@@ -26,6 +26,7 @@ from env_service.server.mcp import build_mcp
 from env_service.server.mcp_ws import mcp_websocket_endpoint
 from env_service.server.metrics import Metrics
 from env_service.server.sessions import Sessions
+from env_service.server.web import add_web
 from env_service.server.ws import websocket_endpoint
 from env_service.toolbox import action_schema, listed
 
@@ -87,6 +88,7 @@ def create_app(
     if simulation:
         app.add_api_websocket_route("/ws", websocket_endpoint(sessions))
         add_control_routes(app, sessions)
+    add_web(app, simulation)
     _add_descriptions(app, environment, metrics)
     app.router.routes.extend(_discovery_routes(lambda: environment(world)))
     app.add_exception_handler(GeoError, _explain)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST_PARTY = ("env_service", "geo_assets", "resources", "sensors")
 NEUTRAL = (
     "env_service.errors",
+    "env_service.server.web",
     "geo_assets.cli",
     "geo_assets.config",
     "geo_assets.definitions",

@@ -1,0 +1,117 @@
+"""What goes wrong is told plainly, with a next step that works; and visitors do not meet."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from environment_lab import PLACES, Server, World, serve, task_row, until, write_world
+from web_lab import Visitor
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose first place has no pictures, and whose sessions end after three idle seconds."""
+    folder = tmp_path_factory.mktemp("troubled")
+    rows = [task_row(index, place, 2) for index, place in enumerate(PLACES[:3])]
+    tasks, panos = write_world(folder, rows)
+    for frame in rows[0]["frames"]:
+        (panos / f"{frame['image_id']}.jpg").unlink()
+    with serve(folder, "--tasks", str(tasks), "--panos", str(panos), "--idle-s", "3") as running:
+        yield running
+
+
+def test_all_seats_taken(visit: Any, server: Server) -> None:
+    visitor: Visitor = visit(server, query="?tasks=4")
+    held = [server.connect() for _ in range(3)]
+    visitor.page.click("#begin")
+    visitor.page.wait_for_selector("#trouble[open]")
+    assert visitor.text("#trouble-title") == "All seats are taken"
+    held.pop().close()
+    until(lambda: server.metric("geo_sessions") == 2)
+    visitor.page.click("#trouble-next")
+    visitor.settled()
+    # Nothing had been seen, so it is the same place.
+    assert [m["data"]["index"] for m in visitor.sent if m["type"] == "reset"][-1] == 4
+    for socket in held:
+        socket.close()
+
+
+def test_visitors_do_not_meet(visit: Any, server: Server) -> None:
+    until(lambda: server.metric("geo_sessions") == 0)
+    one, other = visit(server, query="?tasks=0"), visit(server, query="?tasks=0")
+    for visitor in (one, other):
+        visitor.begin()
+    assert server.metric("geo_sessions") == 2
+    one.page.keyboard.press("ArrowRight")
+    one.spend(lambda: one.page.keyboard.press("Enter"))
+    assert one.text("#turns") == "11 of 12" and other.text("#turns") == "12 of 12"
+    seen = other.observation
+    other.page.keyboard.press("ArrowLeft")
+    turned = other.spend(lambda: other.page.keyboard.press("Enter"))
+    assert turned["heading_deg"] == 330 and turned["steps_remaining"] == seen["steps_remaining"] - 1
+    one.page.context.close()
+    until(lambda: server.metric("geo_sessions") == 1)
+
+
+def test_a_place_that_cannot_be_shown_and_a_session_that_ends(visit: Any, troubled: Server) -> None:
+    visitor: Visitor = visit(troubled, query="?tasks=0")
+    visitor.page.click("#begin")
+    visitor.page.wait_for_selector("#trouble[open]")
+    assert visitor.text("#trouble-title") == "A picture is missing"
+    visitor.page.click("#trouble-next")
+    visitor.settled()
+    first = [m["data"]["index"] for m in visitor.sent if m["type"] == "reset"][-1]
+    assert first in (1, 2)
+    visitor.page.wait_for_selector("#trouble[open]")  # three seconds without a call
+    assert visitor.text("#trouble-title") == "The session has ended"
+    assert "cannot be resumed" in visitor.text("#trouble-words")
+    visitor.page.click("#trouble-next")
+    visitor.settled()
+    second = [m["data"]["index"] for m in visitor.sent if m["type"] == "reset"][-1]
+    assert {first, second} == {1, 2}  # a place that was seen is not dealt again
+    assert visitor.text("#turns") == "12 of 12"
+
+
+def test_a_task_that_is_not_there(visit: Any, server: Server) -> None:
+    visitor: Visitor = visit(server, query="?tasks=999")
+    visitor.page.click("#begin")
+    visitor.page.wait_for_selector("#trouble[open]")
+    assert visitor.text("#trouble-title") == "There is no such task"
+    visitor.page.click("#trouble-next")
+    visitor.settled()
+    assert visitor.page.locator("#rounds li").count() == 5
+
+
+def test_only_what_the_mode_offers_is_shown(visit: Any, world: World, tmp_path: Path) -> None:
+    with serve(tmp_path / "nmpz", *world.arguments, "--play", "nmpz") as running:
+        visitor: Visitor = visit(running, query="?tasks=0")
+        visitor.begin()
+        page = visitor.page
+        for hidden in ("[data-turn]", "[data-zoom]", "#walk"):
+            assert page.locator(hidden).first.is_hidden()
+        assert page.is_visible('[data-call="pin"]') and page.is_visible("#more")
+        visitor.drag("#frame", -150)()
+        page.locator("#view").focus()
+        for key in ("ArrowRight", "Enter", "w"):
+            page.keyboard.press(key)
+        page.fill("#lat", "10")
+        page.fill("#lon", "20")
+        page.click('[data-call="guess"]')
+        visitor.settled("reveal")
+        assert [json.dumps(step) for step in visitor.steps] == ['{"op": "guess", "lat": 10, "lon": 20}']
+
+
+def test_a_server_that_is_gone(visit: Any, troubled: Server) -> None:
+    """The last one here: the server does not come back."""
+    visitor: Visitor = visit(troubled, query="?tasks=1")
+    visitor.expected = ("ERR_CONNECTION_REFUSED",)
+    visitor.begin()
+    troubled.process.send_signal(signal.SIGKILL)
+    visitor.page.wait_for_selector("#trouble[open]")
+    assert visitor.text("#trouble-title") == "The connection broke"
+    visitor.page.click("#trouble-next")
+    visitor.page.locator("#trouble-title", has_text="No environment there").wait_for()
+    assert "geo play" in visitor.text("#trouble-words")
