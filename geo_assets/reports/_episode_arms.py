@@ -8,7 +8,8 @@ does not fit is refused, with the reason.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from env_service.scoring import BOARD_V1, GAME, Curve
 from geo_assets.lineage.folders import MARKER
 from geo_assets.reports._played import Played
 from geo_assets.sweeps.episode_file import EPISODES
-from geo_assets.sweeps.published_form import UNSCORED as SPOILT
+from geo_assets.sweeps.outcomes import UNSCORED as SPOILT
 from geo_assets.sweeps.sidecar import Outcomes, read_lines, read_outcomes
 from geo_assets.sweeps.store import UNSCORED
 
@@ -31,7 +32,9 @@ NUMBERS = (
     *("country_hit", "forced", "fabricated", "completion_tokens"),
 )
 SAID = ("protocol", "environment_version", "harness_version", "prompt_version", "stored_curve")
-COLUMNS = ("arm", "task_id", "outcome", *NUMBERS, *SAID)
+WORDS = ("arm", *SAID)
+COLUMNS = (*WORDS, *NUMBERS)
+KEPT = (*NUMBERS, "outcome")
 SET_ASIDE = ("superseded", "quarantined")
 """Folders of a sweep whose episodes are kept and are no part of it."""
 LISTED = 3
@@ -54,7 +57,7 @@ class EpisodeArm(Played):
         label: for people.
         base: its sweep says that it is a base arm.
         sweep: folder of the sweep, where one sweep played several arms; "" otherwise.
-        task_ids: of the first pass, in order.
+        parts: where its rows are.
         said: what all records say alike, by column: protocol, versions.
         provider_errors: episodes that a provider spoilt, as logged; None where nothing tells.
     """
@@ -63,9 +66,19 @@ class EpisodeArm(Played):
     label: str
     base: bool
     sweep: str
-    task_ids: pa.Array
+    parts: tuple["_Part", ...] = field(repr=False)
     said: dict[str, str | None]
     provider_errors: int | None
+
+    @cached_property
+    def task_ids(self) -> tuple[str, ...]:
+        """Ids of its tasks, in the order of their index."""
+        found: dict[int, str] = {}
+        for part in self.parts:
+            table = part.file.read(("arm", "task_index", "task_id")).table
+            rows = table.filter(pc.equal(table["arm"], self.name))
+            found |= dict(zip(rows["task_index"].to_pylist(), rows["task_id"].to_pylist(), strict=True))
+        return tuple(found[index] for index in sorted(found) if index < self.tasks or not part.file.facts)
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,14 @@ class _File:
     outcomes: Outcomes
     facts: Mapping[str, Any]
     sweep: str
+    read: Callable[[Sequence[str]], Outcomes]
+
+    def words(self, column: str, table: pa.Table) -> list[str | None]:
+        """What some rows of it say in a column of words, each thing once."""
+        if column in self.outcomes.constants:
+            return [self.outcomes.constants[column]]
+        found: list[str | None] = pc.unique(table[column]).to_pylist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -125,17 +146,20 @@ def _episode_files(folder: Path) -> list[Path]:
 
 
 def _file(path: Path, say: Say, lines: bool) -> _File:
-    if lines:
-        _, read = read_lines(path)
-        outcomes = Outcomes(read.table.select(list(COLUMNS)), read.torn, read.bad)
-    else:
-        outcomes = read_outcomes(path, COLUMNS, say)
+    def read(columns: Sequence[str], constants: Sequence[str] = ()) -> Outcomes:
+        if lines:
+            return read_lines(path)[1].part(columns, constants)
+        return read_outcomes(path, columns, say, constants)
+
+    outcomes = read(COLUMNS, WORDS)
+    if outcomes.unscored:
+        outcomes = read((*COLUMNS, "outcome"))
     own = _marker(path.parent)
     if own:
-        return _File(path, outcomes, own, "")
+        return _File(path, outcomes, own, "", read)
     above = _marker(path.parent.parent).get("arms")
     facts = above.get(path.parent.name) if isinstance(above, dict) else None
-    return _File(path, outcomes, facts or {}, str(path.parent.parent) if facts else "")
+    return _File(path, outcomes, facts or {}, str(path.parent.parent) if facts else "", read)
 
 
 def _marker(folder: Path) -> dict[str, Any]:
@@ -157,9 +181,9 @@ def _faults(file: _File) -> Iterator[Refusal]:
 def _by_arm(files: Iterable[_File]) -> dict[str, list[_Part]]:
     found: dict[str, list[_Part]] = {}
     for file in files:
-        names = pc.unique(file.outcomes.table["arm"]).to_pylist()
+        table = file.outcomes.table
+        names = [str(name) for name in file.words("arm", table)]
         for name in names:
-            table = file.outcomes.table
             rows = table if len(names) == 1 else table.filter(pc.equal(table["arm"], name))
             found.setdefault(name, []).append(_Part(file, rows))
     return found
@@ -169,23 +193,24 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
     """One arm, or None where nothing of it may stand in a table; and what has to be said of it."""
     refused = _curves(name, parts, curve)
     facts, sweep = parts[0].file.facts, parts[0].file.sweep
-    table = pa.concat_tables([part.table for part in parts]) if len(parts) > 1 else parts[0].table
+    numbers = [part.table.select([c for c in part.table.column_names if c in KEPT]) for part in parts]
+    table = pa.concat_tables(numbers, promote_options="default") if len(parts) > 1 else numbers[0]
     played, spoilt = _scored(table)
     if not played.num_rows:
         return None, [*refused, Refusal(f"arm {name}", "none of its episodes is scored")]
     keys = _keys(played)
-    if len(np.unique(keys)) < len(keys):
+    rising = bool((np.diff(keys) > 0).all())
+    if not rising and len(np.unique(keys)) < len(keys):
         where = " and ".join(dict.fromkeys(str(part.file.path.parent) for part in parts))
         twice = len(keys) - len(np.unique(keys))
         why = f"{twice} of its (task, sample) stand there twice: {where}"
         return None, [*refused, Refusal(f"arm {name}", f"duplicate (arm, task, sample): {why}")]
     tasks, k = _wanted(played, facts)
-    inside = (keys // _STEP < k) & (keys % _STEP < tasks) if facts else np.ones(len(keys), bool)
-    order = np.argsort(keys, kind="stable")
-    order = order[inside[order]]
-    if not np.array_equal(order, np.arange(len(keys))):
-        played = played.take(pa.array(order))
-    said, mixed = _said(name, played)
+    if facts or not rising:
+        inside = (keys // _STEP < k) & (keys % _STEP < tasks) if facts else np.ones(len(keys), bool)
+        order = np.argsort(keys, kind="stable")
+        played = played.take(pa.array(order[inside[order]]))
+    said, mixed = _said(name, parts)
     if mixed is not None:
         return None, [*refused, mixed]
     why = _incomplete(played.num_rows, tasks, k, parts)
@@ -202,7 +227,7 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
             label=str(facts.get("label") or name),
             base=facts.get("arm_kind") == "base",
             sweep=sweep,
-            task_ids=played["task_id"][:tasks].combine_chunks(),
+            parts=tuple(parts),
             said=said,
             provider_errors=_provider_errors(parts, spoilt),
         ),
@@ -211,6 +236,8 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
 
 
 def _scored(table: pa.Table) -> tuple[pa.Table, int]:
+    if "outcome" not in table.column_names:
+        return table, 0
     spoilt = pc.equal(table["outcome"], SPOILT)
     count = int(pc.sum(spoilt).as_py() or 0)
     return (table.filter(pc.invert(spoilt)) if count else table), count
@@ -245,10 +272,10 @@ def _incomplete(episodes: int, tasks: int, k: int, parts: Sequence[_Part]) -> st
     return ""
 
 
-def _said(name: str, table: pa.Table) -> tuple[dict[str, str | None], Refusal | None]:
+def _said(name: str, parts: Sequence[_Part]) -> tuple[dict[str, str | None], Refusal | None]:
     found: dict[str, str | None] = {}
     for column in SAID[:-1]:
-        values = pc.unique(table[column]).to_pylist()
+        values = list({value for part in parts for value in part.file.words(column, part.table)})
         if len(values) > 1:
             told = ", ".join(sorted("none" if value is None else str(value) for value in values))
             what = f"mixed {column.replace('_', ' ')}s within one arm: {told}"
@@ -262,7 +289,7 @@ def _curves(name: str, parts: Sequence[_Part], curve: Curve) -> list[Refusal]:
 
     The environment's own game reward is no claim about a table and needs no word.
     """
-    stored = {value for part in parts for value in pc.unique(part.table["stored_curve"]).to_pylist()}
+    stored = {value for part in parts for value in part.file.words("stored_curve", part.table)}
     other = sorted(value for value in stored if value not in (None, curve.name, GAME.name))
     if not other:
         return []

@@ -4,6 +4,7 @@ Rewards are never read: they are computed from raw distance and raw cost through
 guesses, every other share over scored episodes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from geo_assets.reports._rewards import game_rewards, rewards_of
 
 THRESHOLDS_KM = (25, 200, 750)
 MEANS = ("turns", "looks", "moves", "pins", "cost")
+FLAGS = ("country_hit", "forced", "fabricated")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ class Played:
 
     def within(self, km: float) -> NDArray[np.bool_]:
         """Per episode: a guess within so many kilometres."""
-        result: NDArray[np.bool_] = np.nan_to_num(self.columns["distance_km"], nan=np.inf) <= km
+        result: NDArray[np.bool_] = self.columns["distance_km"] <= km  # never true of NaN, which is no guess
         return result
 
     def matrix(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -83,23 +85,20 @@ class Played:
         """Rewards, tasks × samples."""
         return self.matrix(self.rewards)
 
-    def mean(self, column: str) -> float | None:
-        """Mean of a column over the episodes that say it; None where none does."""
-        values = self._told(column)
-        return float(values.mean()) if len(values) else None
+    def means(self, names: Sequence[str]) -> dict[str, float | None]:
+        """Mean of each column over the episodes that say it; None where none does."""
+        values = np.array([self._numbers(name) for name in names])
+        means = values.mean(axis=1)
+        if not np.isnan(means).any():
+            return dict(zip(names, means.tolist(), strict=True))
+        told = [row[~np.isnan(row)] for row in values]
+        return {n: float(row.mean()) if len(row) else None for n, row in zip(names, told, strict=True)}
 
-    def percent(self, column: str) -> float | None:
-        """Share of episodes with a flag, in %, over those that say it; None where none does."""
-        mean = self.mean(column)
-        return None if mean is None else 100.0 * mean
-
-    def _told(self, column: str) -> NDArray[np.float64]:
+    def _numbers(self, column: str) -> NDArray[np.float64]:
         array = self.columns[column]
         if array.dtype == object:
-            array = np.array([np.nan if value is None else value for value in array.tolist()], np.float64)
-        values = array.astype(np.float64)
-        result: NDArray[np.float64] = values[~np.isnan(values)]
-        return result
+            return np.array([np.nan if value is None else value for value in array.tolist()], np.float64)
+        return array.astype(np.float64)
 
 
 def figures(arm: Played) -> dict[str, Any]:
@@ -109,17 +108,19 @@ def figures(arm: Played) -> dict[str, Any]:
     """
     rewards = arm.reward_matrix
     near = {km: arm.within(km) for km in THRESHOLDS_KM}
+    means = arm.means((*MEANS, *FLAGS, "completion_tokens"))
+    shares = {name: None if means[name] is None else 100.0 * (means[name] or 0.0) for name in FLAGS}
     return {
         "mean_of_k": statistics.mean_of_k(rewards),
         "best_of_k": statistics.best_of_k(rewards),
         "pass_at": {str(km): statistics.mean_pass_at_k(arm.matrix(hits), arm.k) for km, hits in near.items()},
         "median_km": statistics.median_guess_km(arm.columns["distance_km"]),
-        **{name: arm.mean(name) for name in MEANS},
-        "country_pct": arm.percent("country_hit"),
+        **{name: means[name] for name in MEANS},
+        "country_pct": shares["country_hit"],
         **{f"within_{km}_pct": 100.0 * statistics.share(hits) for km, hits in near.items()},
         "floored_pct": 100.0 * statistics.share(arm.floored),
         "no_guess_pct": 100.0 * statistics.share(~arm.guessed),
-        "forced_pct": arm.percent("forced"),
-        "fabricated_pct": arm.percent("fabricated"),
-        "tokens_out": arm.mean("completion_tokens"),
+        "forced_pct": shares["forced"],
+        "fabricated_pct": shares["fabricated"],
+        "tokens_out": means["completion_tokens"],
     }

@@ -28,7 +28,9 @@ def rewards_of(distance_km: ArrayLike, cost: ArrayLike, curve: Curve = BOARD_V1)
     distance, costs = np.broadcast_arrays(np.asarray(distance_km, np.float64), np.asarray(cost, np.float64))
     guessed = ~np.isnan(distance)
     km, spent = distance[guessed], costs[guessed]
-    if not (np.isfinite(km).all() and np.isfinite(costs).all()) or (km < 0.0).any() or (costs < 0.0).any():
+    # NaN is not inside either, so that a missing cost is refused too.
+    inside = ((km >= 0.0) & (km < np.inf)).all() and ((costs >= 0.0) & (costs < np.inf)).all()
+    if not inside:
         raise ValueError("distances and costs must be finite numbers of 0 or more")
     rewards = np.full(distance.shape, NO_GUESS_REWARD)
     rewards[guessed] = _of_guesses(km, spent, curve)

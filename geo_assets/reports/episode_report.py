@@ -115,8 +115,8 @@ def obstacle(arm: EpisodeArm, base: EpisodeArm) -> str:
             return f"unequal {words} ({own or 'none'}, {other or 'none'})"
     if arm.k != base.k:
         return f"unequal k ({arm.k}, {base.k})"
-    if arm.tasks != base.tasks or not arm.task_ids.equals(base.task_ids):
-        common = len(set(arm.task_ids.to_pylist()) & set(base.task_ids.to_pylist()))
+    if arm.tasks != base.tasks or arm.task_ids != base.task_ids:
+        common = len(set(arm.task_ids) & set(base.task_ids))
         return f"unequal task sets ({arm.tasks} and {base.tasks} tasks, {common} in both)"
     return ""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from env_service.canonical import atomic_write, sha256_file, sha256_hex
@@ -23,6 +24,9 @@ from geo_assets.sweeps.records import EpisodeRecord, Result
 from geo_assets.sweeps.store import OUTCOMES
 
 STAMP = "outcomes.json"
+UNSCORED = "unscored"
+"""Outcome of a record that a provider spoilt: it is no play, and scores nothing."""
+
 Fault = tuple[int, str]
 """A line that is no episode: its number from 1, and why."""
 
@@ -189,8 +193,25 @@ def write_sidecar(
         "outcomes_sha256": sha256_hex(data),
         "torn_bytes": torn,
         "bad_lines": [list(fault) for fault in bad],
+        "unscored": unscored_in(table),
+        "constants": constants_of(table),
     }
     write_stamp(episodes, stamp)
+
+
+def unscored_in(table: pa.Table) -> int:
+    """Rows of the table that are no play: a provider spoilt them."""
+    return int(pc.sum(pc.equal(table["outcome"], UNSCORED)).as_py() or 0)
+
+
+def constants_of(table: pa.Table) -> dict[str, str | None]:
+    """Columns of words that say one thing in all rows, with what they say; none of a table without rows."""
+    found = {}
+    for column in SCHEMA:
+        values = pc.unique(table[column.name]).to_pylist() if column.type == pa.string() else []
+        if len(values) == 1:
+            found[column.name] = values[0]
+    return found
 
 
 def write_stamp(episodes: Path, stamp: Mapping[str, Any]) -> None:
@@ -212,7 +233,10 @@ def refresh(folder: Path, table: pa.Table) -> bool:
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """Parquet with fixed settings: equal tables give equal bytes under one version of pyarrow."""
+    """Parquet with fixed settings: equal tables give equal bytes under one version of pyarrow.
+
+    Not compressed: a table of a sweep is small, and unpacking twenty columns would take longer than reading.
+    """
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd", use_dictionary=True, write_statistics=True)
+    pq.write_table(table, buffer, compression="none", use_dictionary=True, write_statistics=True)
     return buffer.getvalue()

@@ -15,6 +15,7 @@ from typing import Any
 
 from env_service.geodesy import haversine_km
 from env_service.geography import geography
+from geo_assets.sweeps.outcomes import UNSCORED
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "arm": ("arm", "model", "model_name", "model_id"),
@@ -75,9 +76,6 @@ UNREAD_CURVE = "not named"
 
 KM_TOLERANCE, KM_SHARE = 0.1, 2e-3
 """Published distances are rounded, and spheres differ; what lies further off contradicts itself."""
-
-UNSCORED = "unscored"
-"""Outcome of a record that a provider spoilt: it is no play, and scores nothing."""
 
 
 def published_row(line: bytes, arm: str) -> dict[str, Any] | str:

@@ -12,9 +12,9 @@ line that is no episode is left out and said: whoever makes a table of them deci
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,11 @@ from geo_assets.sweeps.outcomes import (
     STAMP,
     Fault,
     Source,
+    constants_of,
     outcome_row,
     rows_table,
     seen_of,
+    unscored_in,
     write_sidecar,
     write_stamp,
 )
@@ -53,15 +55,32 @@ class Outcomes:
         table: one row per episode, by (arm, sample, task); of a (task, sample) played twice both stand.
         torn: bytes of a last line that was never finished.
         bad: lines that are no episodes, the first thousand of them.
+        unscored: rows that are no play.
+        constants: columns that were asked for as such and say one thing in all rows; they are not in `table`.
     """
 
     table: pa.Table
     torn: int = 0
     bad: tuple[Fault, ...] = ()
+    unscored: int = 0
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+
+    def part(self, columns: Sequence[str] | None, constants: Sequence[str] = ()) -> "Outcomes":
+        """Some columns of it."""
+        if columns is None:
+            return self
+        every = constants_of(self.table)
+        same = {name: every[name] for name in constants if name in every}
+        return replace(
+            self, table=self.table.select([name for name in columns if name not in same]), constants=same
+        )
 
 
 def read_outcomes(
-    path: Path, columns: Sequence[str] | None = None, say: Callable[[str], None] = lambda _: None
+    path: Path,
+    columns: Sequence[str] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    constants: Sequence[str] = (),
 ) -> Outcomes:
     """Outcomes of an episode file, or of the one in a folder.
 
@@ -69,6 +88,7 @@ def read_outcomes(
         path: the file or its folder.
         columns: which are wanted; all if not given.
         say: told when the table had to be made again.
+        constants: which of them need not be in the table where they say one thing in all rows.
 
     Raises:
         GeoError: there is no such file.
@@ -78,7 +98,7 @@ def read_outcomes(
         raise GeoError(
             f"No episodes stand in {episodes.parent}", f"Run: geo sweep {sweep_slug(episodes.parent)}"
         )
-    kept = _kept(episodes, columns)
+    kept = _kept(episodes, columns, constants)
     if kept is not None:
         return kept
     if episodes.with_name(OUTCOMES).exists():
@@ -86,7 +106,7 @@ def read_outcomes(
     source, made = read_lines(episodes)
     with suppress(OSError):
         write_sidecar(episodes, source, made.table, made.torn, made.bad)
-    return made if columns is None else Outcomes(made.table.select(list(columns)), made.torn, made.bad)
+    return made.part(columns, constants)
 
 
 def read_lines(episodes: Path) -> tuple[Source, Outcomes]:
@@ -105,7 +125,8 @@ def read_lines(episodes: Path) -> tuple[Source, Outcomes]:
                 torn = len(line)
             elif line.strip() and len(bad) < MOST_FAULTS:
                 bad.append((number, row))
-    return Source(digest.hexdigest(), seen), Outcomes(rows_table(rows), torn, tuple(bad))
+    table = rows_table(rows)
+    return Source(digest.hexdigest(), seen), Outcomes(table, torn, tuple(bad), unscored_in(table))
 
 
 def _row(line: bytes, arm: str) -> dict[str, Any] | str:
@@ -116,7 +137,7 @@ def _row(line: bytes, arm: str) -> dict[str, Any] | str:
     return published_row(line, arm)
 
 
-def _kept(episodes: Path, columns: Sequence[str] | None) -> Outcomes | None:
+def _kept(episodes: Path, columns: Sequence[str] | None, constants: Sequence[str]) -> Outcomes | None:
     """The table beside the file, if it is the table of exactly this file."""
     outcomes, path = episodes.with_name(OUTCOMES), episodes.with_name(STAMP)
     try:
@@ -125,12 +146,13 @@ def _kept(episodes: Path, columns: Sequence[str] | None) -> Outcomes | None:
         if sha256_hex(data) != stamp["outcomes_sha256"] or not _same(episodes, path, stamp):
             return None
         bad = tuple((int(number), str(why)) for number, why in stamp["bad_lines"])
-        wanted = None if columns is None else list(columns)
+        same = {name: stamp["constants"][name] for name in constants if name in stamp["constants"]}
+        wanted = None if columns is None else [name for name in columns if name not in same]
         # Not `read_table`, which plans a scan of many files for each of these small ones.
         table = pq.ParquetFile(pa.BufferReader(data)).read(columns=wanted, use_threads=False)
         if not table.schema.equals(SCHEMA if wanted is None else _part(wanted), check_metadata=False):
             return None
-        return Outcomes(table, int(stamp["torn_bytes"]), bad)
+        return Outcomes(table, int(stamp["torn_bytes"]), bad, int(stamp["unscored"]), same)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
         return None
 
