@@ -15,7 +15,7 @@ import numpy as np
 from env_service.errors import GeoError
 
 EPISODES, TASKS, K = 13_589, 200, 4
-TURNS, WORDS_PER_TURN = 12, 1200
+TURNS, WORDS_PER_TURN = 12, 1400
 GOAL = 100.0
 Row = tuple[Callable[[], Any], Callable[[], Any], int, str, float]
 
