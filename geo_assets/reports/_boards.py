@@ -1,4 +1,4 @@
-"""What every table of boards has in common: its declaration, and the check of its figures against its data."""
+"""What tables of boards have in common: their declaration, and the check of figures against data."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -65,7 +65,7 @@ def boards_asset(
 
 
 def recomputed(boards: Iterable[Mapping[str, ArmData]]) -> Check:
-    """Hold the arrays that a table was made from, which came from the JSON lines, against the outcome tables."""
+    """Hold the arrays that a table was made from, read from JSON lines, against the outcome tables."""
     arms = {str(arm.path): arm for board in boards for arm in board.values()}
     differing = [f"{arm.swept_as}/{arm.slug}" for arm in arms.values() if not _same(arm)]
     figures = {

@@ -118,7 +118,10 @@ def board_rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def board_text(folder: Path, width: int = 80) -> str:
     """The built boards as plain text of at most `width` columns, each under its name if there are several."""
-    rows = board_rows_of(folder)
+    return _words(board_rows_of(folder), width)
+
+
+def _words(rows: Sequence[Row], width: int = 80) -> str:
     names = list(dict.fromkeys(row["board"] for row in rows))
     parts = [rows_text([row for row in rows if row["board"] == name], width) for name in names]
     if len(names) < 2:
@@ -148,7 +151,7 @@ def make_board(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ())
         atomic_write(path, png)
         pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, board.spec.label))
         pictures[f"picture_{name}_path"] = dg.MetadataValue.path(str(path))
-    write_table(folder, TABLE, rows, SCHEMA)
+    write_table(folder, TABLE, rows, SCHEMA, _words(rows))
     facts = {
         "arms": len(rows),
         "incomplete": sum(not row["complete"] for row in rows),

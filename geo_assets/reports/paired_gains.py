@@ -21,6 +21,7 @@ from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports import statistics
 from geo_assets.reports._boards import boards_asset, boards_markdown, recomputed
+from geo_assets.reports._report_text import grid
 from geo_assets.reports.arm_data import CURVE, ArmData, board_data, boards_of, comparable
 from geo_assets.reports.charts import inline_png, interval_chart
 from geo_assets.reports.tables import column, rounded, table_metadata, write_table
@@ -89,6 +90,15 @@ MARKDOWN = {
     "guessed closer: standard error": "{closer_se:.4f}",
     "guessed closer: 95 % interval": "{closer_ci95_low:+.4f} to {closer_ci95_high:+.4f}",
 }
+TEXT = {
+    "arm": "{label}",
+    "against": "{against_label}",
+    "delta": "{delta:+.3f}",
+    "se": "{standard_error:.4f}",
+    "95 % interval": "{ci95_low:+.3f} {ci95_high:+.3f}",
+    "p (Holm)": "{p_holm:.2g}",
+    "better": "{better_on}/{tasks}",
+}
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ def make_gains(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ())
         atomic_write(path, png)
         pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, f"{board.label}, paired"))
         pictures[f"picture_{name}_path"] = dg.MetadataValue.path(str(path))
-    write_table(folder, NAME, rows, SCHEMA)
+    write_table(folder, NAME, rows, SCHEMA, grid(rows, TEXT))
     facts = {
         "pairs": len(rows),
         "significant": sum(bool(row["significant"]) for row in rows),
