@@ -38,7 +38,7 @@ PLAYED_TASKS = 6
 CLEAR, CONFIRMED, TOLD = "not confirmed", "CONFIRMED", "told, no limit"
 CHECK = "no_suspicion_confirmed"
 SHUFFLED = {"base_blind_when_shuffled": 0.0, "gain_lost_when_shuffled": 0.5}
-"""Claims of `learning_controls` that speak for looking at pictures, with what their figure is held against."""
+"""Claims of `learning_controls` that speak for looking at pictures, with the limit of their figure."""
 
 Row = dict[str, Any]
 
