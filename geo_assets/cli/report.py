@@ -10,6 +10,7 @@ from env_service.errors import GeoError
 
 
 def report(
+    more: list[Path] = typer.Argument(None, metavar="DIR…", help="Further folders for --episodes."),
     episodes: list[Path] = typer.Option(
         [], "--episodes", help="Folders of raw episodes (**/episodes.jsonl), ours or other people's."
     ),
@@ -24,14 +25,17 @@ def report(
     ),
 ) -> None:
     """Print the boards, all swept arms and then every adapter beside its base, and what was learnt."""
+    more = more or []
+    if episodes:
+        # Without the asset graph: raw episodes need none of it.
+        _of_episodes([*episodes, *more], baseline, curve, csv_folder, as_json)
+        return
     from geo_assets.definitions import load_stage
 
-    if episodes:
-        _of_episodes(episodes, baseline, curve, csv_folder, as_json)
-        return
-    if baseline or csv_folder:
+    if baseline or csv_folder or more:
         raise GeoError(
-            "--baseline and --csv belong to a report of raw episodes", "Name a folder: --episodes DIR"
+            "Folders, --baseline and --csv belong to a report of raw episodes",
+            "Name a folder: --episodes DIR",
         )
     home = load_stage().settings.home
     if stages:

@@ -1,4 +1,4 @@
-"""Coverage, said rather than hidden: of 45 populated points, how many have imagery near, and panoramas."""
+"""Coverage, said rather than hidden: of 45 populated points, how many have imagery near, and panoramas.
 
 The points are the most populous town of each country, the 45 largest of those. A point counts as covered
 where a drive starts within five kilometres of it, which is what the coverage tiles can tell without a
