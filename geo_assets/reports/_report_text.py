@@ -21,8 +21,8 @@ SCORES = {
     "km": "{median_km:,.0f}",
     "≤25": "{within_25_pct:.1f}",
     "≤200": "{within_200_pct:.1f}",
-    "≤750 %": "{within_750_pct:.1f}",
-    "country %": "{country_pct:.1f}",
+    "≤750": "{within_750_pct:.1f}",
+    "country": "{country_pct:.1f}",
 }
 BEHAVIOUR = {
     "arm": "{arm}",
@@ -91,7 +91,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def grid(rows: Rows, columns: Form, width: int = 80) -> str:
     """Rows as plain text; the first column is words and may fold, the others are figures and do not."""
-    table = Table(box=None, pad_edge=False, header_style="", expand=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="", expand=False)
     for number, heading in enumerate(columns):
         if number:
             table.add_column(heading, justify="right", no_wrap=True)

@@ -14,8 +14,8 @@ from sweeps_lab import Lab, lab_arm
 from geo_assets.sweeps.episode_file import DamagedEpisodes, read_episodes, read_timings, repair
 from geo_assets.sweeps.lock import LOCK, LockLost, SweepLocked, WriterLock
 from geo_assets.sweeps.outcomes import OUTCOMES, SCHEMA, write_outcomes
-from geo_assets.sweeps.sidecar import read_outcomes
 from geo_assets.sweeps.records import EpisodeRecord, Timing
+from geo_assets.sweeps.sidecar import read_outcomes
 from geo_assets.sweeps.store import SweepStore
 
 
