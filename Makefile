@@ -69,7 +69,7 @@ acceptance-environment: setup ## 10,000 fuzzed frames, 200 cut sockets, 1,000 ep
 	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_environment.py
 
 acceptance-evaluation: setup ## kill -9 at 50 moments of a sweep, every sin of an endpoint, interval coverage
-	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_evaluation.py
+	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_evaluation.py tests/acceptance/test_acceptance_coverage.py
 
 acceptance-lineage: setup ## the staleness table on the real sandbox graph, and jobs that outlive their orchestrator
 	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_lineage.py

@@ -18,8 +18,13 @@ from geo_assets.environment.eval_environment import eval_environment
 from geo_assets.environment.train_environment import train_environment
 from geo_assets.lineage.assets import Stage
 from geo_assets.reports.board_table import board_table_asset
+from geo_assets.reports.findings import findings_asset
+from geo_assets.reports.first_look import first_look_asset
+from geo_assets.reports.first_sweep_table import first_sweep_asset
+from geo_assets.reports.hacking_audit import hacking_audit_asset
 from geo_assets.reports.learning_controls import learning_controls_asset
 from geo_assets.reports.paired_gains import paired_gains_asset
+from geo_assets.reports.slice_table import slice_table_asset
 from geo_assets.sweeps.adapter_sweep import adapter_sweep_assets
 from geo_assets.sweeps.factory import sweep_assets
 from geo_assets.training.base_models import base_model_assets
@@ -60,6 +65,11 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         *adapter_sweep_assets(stage),
         board_table_asset(stage),
         paired_gains_asset(stage),
+        first_sweep_asset(stage),
+        first_look_asset(stage),
+        slice_table_asset(stage),
+        findings_asset(stage),
+        hacking_audit_asset(stage),
         *([controls] if (controls := learning_controls_asset(stage)) else []),
     ]
     return dg.Definitions(

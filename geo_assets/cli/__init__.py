@@ -31,14 +31,38 @@ def _register() -> None:
     from geo_assets.cli.bench import bench
     from geo_assets.cli.build import build
     from geo_assets.cli.doctor import doctor
+    from geo_assets.cli.freeze import freeze
+    from geo_assets.cli.jobs import jobs
+    from geo_assets.cli.new_arm import new_arm
     from geo_assets.cli.play import play
+    from geo_assets.cli.probe import probe
+    from geo_assets.cli.refresh import refresh
+    from geo_assets.cli.replay import replay
     from geo_assets.cli.report import report
     from geo_assets.cli.serve import serve
+    from geo_assets.cli.stale import stale
     from geo_assets.cli.sweep import sweep
     from geo_assets.cli.walkthrough import walkthrough
 
-    for command in (build, doctor, serve, play, sweep, report, walkthrough, bench):
-        app.command(command.__name__)(command)
+    commands = (
+        build,
+        stale,
+        refresh,
+        doctor,
+        serve,
+        play,
+        sweep,
+        probe,
+        replay,
+        new_arm,
+        report,
+        freeze,
+        jobs,
+        walkthrough,
+        bench,
+    )
+    for command in commands:
+        app.command(command.__name__.replace("_", "-"))(command)
 
 
 def main() -> None:

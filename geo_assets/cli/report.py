@@ -1,31 +1,91 @@
-"""`geo report`: the built board and what was learnt, in the terminal, and where their pictures are."""
+"""`geo report`: the built boards in the terminal, or a report of any folder of raw episodes."""
 
+import json
 import os
 from pathlib import Path
 
 import typer
 
+from env_service.errors import GeoError
+
 
 def report(
-    as_json: bool = typer.Option(False, "--json", help="The rows of board_table as JSON."),
+    more: list[Path] = typer.Argument(None, metavar="DIR…", help="Further folders for --episodes."),
+    episodes: list[Path] = typer.Option(
+        [], "--episodes", help="Folders of raw episodes (**/episodes.jsonl), ours or other people's."
+    ),
+    baseline: str = typer.Option("", "--baseline", help="With --episodes: the arm others are paired with."),
+    curve: str = typer.Option("board-v1", "--curve", help="With --episodes: the curve of the rewards."),
+    csv_folder: Path | None = typer.Option(
+        None, "--csv", help="With --episodes: write arms.csv, paired.csv and refused.csv there."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="As JSON: docs/schemas/report.json."),
     stages: bool = typer.Option(
         False, "--stages", help="Instead: seconds and memory of each asset's last run."
     ),
 ) -> None:
     """Print the boards, all swept arms and then every adapter beside its base, and what was learnt."""
+    more = more or []
+    if episodes:
+        # Without the asset graph: raw episodes need none of it.
+        _of_episodes([*episodes, *more], baseline, curve, csv_folder, as_json)
+        return
     from geo_assets.definitions import load_stage
+
+    if baseline or csv_folder or more:
+        raise GeoError(
+            "Folders, --baseline and --csv belong to a report of raw episodes",
+            "Name a folder: --episodes DIR",
+        )
+    home = load_stage().settings.home
+    if stages:
+        print(_stages(home))
+    elif as_json:
+        _of_boards(home, curve)
+    else:
+        _built(home)
+
+
+def _of_episodes(
+    folders: list[Path], baseline: str, curve: str, csv_folder: Path | None, as_json: bool
+) -> None:
+    """A report of raw episodes: as text, as JSON, and as files where wanted."""
+    import sys
+
+    from env_service.canonical import atomic_write
+    from geo_assets.reports._report_text import report_csv, report_text
+    from geo_assets.reports.episode_report import episode_report
+
+    found = episode_report(folders, baseline, curve, lambda line: print(line, file=sys.stderr))
+    for name, rows in found.items() if csv_folder else ():
+        atomic_write(Path(csv_folder or ".") / f"{name}.csv", report_csv(rows).encode())
+    if as_json:
+        print(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        print(report_text(found).rstrip())
+
+
+def _of_boards(home: Path, curve: str) -> None:
+    """The arms of the first board from their raw episodes, paired against its base."""
+    from geo_assets.config.arms import load_arms
+    from geo_assets.definitions import load_stage
+    from geo_assets.lineage.folders import require
+    from geo_assets.reports.episode_report import episode_report
+    from geo_assets.sweeps.names import asset_name, folder_name
+
+    boards = load_arms(load_stage().settings.profile).boards
+    board = next(iter(boards.values()))
+    folders = [require(home, asset_name(s), "geo report", folder_name(s)).path for s in board.ladder]
+    print(json.dumps(episode_report(folders, board.base, curve), indent=1, ensure_ascii=False))
+
+
+def _built(home: Path) -> None:
+    """The built tables as text, and where their pictures are."""
     from geo_assets.lineage.folders import AssetFolder, require
     from geo_assets.reports.board_table import board_text
     from geo_assets.reports.learning_controls import learning_text
 
-    home = load_stage().settings.home
-    if stages:
-        print(_stages(home))
-        return
     built = require(home, "board_table", "geo report")
-    if as_json:
-        print((built.path / "board.json").read_text(encoding="utf-8"))
-        return
     print(board_text(built.path).rstrip())
     learnt = AssetFolder(home, "learning_controls").built()
     if learnt is not None:

@@ -28,6 +28,14 @@ def counted(counts: Mapping[str, int], what: str) -> dg.TableMetadataValue:
     return table(rows, (what, "count"))
 
 
+def shares(counts: Mapping[str, int], what: str) -> dg.TableMetadataValue:
+    """Counts by name with their share of the whole, the largest first."""
+    whole = sum(counts.values()) or 1
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = [{what: name, "count": n, "share": round(n / whole, 6)} for name, n in ordered]
+    return table(rows, (what, "count", "share"))
+
+
 def column_schema(columns: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Metadata that tells Dagster the stored columns: name to (type, description)."""
     described = [dg.TableColumn(name, kind, description=text) for name, (kind, text) in columns.items()]

@@ -23,10 +23,11 @@ import pyarrow as pa
 from env_service.canonical import atomic_write, sha256_hex
 from env_service.errors import GeoError
 from env_service.geography import geography
+from geo_assets.data._coverage_probe import CoverageProbe
 from geo_assets.data._image_layer import count_images
 from geo_assets.data._maps import Points, picture, world_map
 from geo_assets.data._rows import rows_version
-from geo_assets.data._tables import column_schema, counted, row_count
+from geo_assets.data._tables import column_schema, row_count, shares, table
 from geo_assets.data._tile_log import read_index, tile_path
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
 from resources.vector_tiles import SequenceColumns, decode_sequences
@@ -59,7 +60,8 @@ def candidate_sequences(run: StageRun) -> Made:
     tiles = run.require("coverage_tiles")
     index = read_index(tiles.path)
     counts: Counter[str] = Counter()
-    parts = [part for part in _panoramic(run, tiles.path, index, counts) if part.num_rows]
+    probe = CoverageProbe()
+    parts = [part for part in _panoramic(run, tiles.path, index, counts, probe) if part.num_rows]
     rows = _once_each(pa.concat_tables(parts) if parts else _schema().empty_table())
     counts["repeated_in_another_tile"] = counts["panoramic"] - rows.num_rows
     _write(run.folder().file(FILE), rows)
@@ -76,11 +78,12 @@ def candidate_sequences(run: StageRun) -> Made:
     )
     return Made(
         data_version=rows_version(rows),
-        facts={"candidates": rows.num_rows, **dict(sorted(counts.items()))},
+        facts={"candidates": rows.num_rows, **dict(sorted(counts.items())), **probe.facts},
         metadata={
             **row_count(rows.num_rows),
             **column_schema(COLUMNS),
             **_shares(rows),
+            "coverage_of_towns": table(probe.rows()),
             **picture(_map(rows), "Map of the candidate sequences"),
         },
         checks=[found],
@@ -127,13 +130,14 @@ def read_accounting(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def _panoramic(
-    run: StageRun, folder: Path, index: dict[str, str], counts: Counter[str]
+    run: StageRun, folder: Path, index: dict[str, str], counts: Counter[str], probe: CoverageProbe
 ) -> Iterator[pa.Table]:
     for tile in run.progress(sorted(index, key=_tile_key), len(index), "tiles decoded"):
         data = _tile_bytes(folder, tile, index[tile])
         z, x, y = _tile_key(tile)
         columns = decode_sequences(data, z, x, y)
         keep = np.flatnonzero(np.asarray(columns.is_pano, bool))
+        probe.add(columns.lat, columns.lon, columns.is_pano)
         counts["features"] += len(columns)
         counts["panoramic"] += len(keep)
         counts["perspective"] += len(columns) - len(keep)
@@ -209,4 +213,4 @@ def _shares(rows: pa.Table) -> dict[str, Any]:
     for lat, lon in zip(rows["lat"].to_numpy()[::step], rows["lon"].to_numpy()[::step], strict=True):
         country = geography().country_at(float(lat), float(lon))
         continents[country.continent if country else "none told"] += 1
-    return {"continents": counted(continents, "continent")}
+    return {"continents": shares(continents, "continent")}

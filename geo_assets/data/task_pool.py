@@ -33,7 +33,7 @@ from geo_assets.data._journal import Journal
 from geo_assets.data._maps import Points, picture, world_map
 from geo_assets.data._selection import Candidate, Outcome, Picker, sampling_order
 from geo_assets.data._source import open_mapillary, source_identity, source_version, workers
-from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count
+from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count, shares
 from geo_assets.data.candidate_sequences import ACCOUNTING, read_accounting, read_candidates
 from geo_assets.lineage.assets import Check, CheckSpec, Made, Stage, StageRun, geo_asset
 from geo_assets.lineage.fingerprint import code_version
@@ -229,7 +229,7 @@ def _metadata(tasks: list[Task], accounting: Mapping[str, Any]) -> dict[str, Any
         "candidates_dropped_by_reason": counted(accounting["candidates"]["asked for and dropped"], "reason"),
         "candidates_not_asked_for": counted(passed, "reason"),
         "countries_table": counted(Counter(task.country for task in tasks), "country"),
-        "continents": counted(Counter(str(task.meta.get("continent")) for task in tasks), "continent"),
+        "continents": shares(Counter(str(task.meta.get("continent")) for task in tasks), "continent"),
         **picture(world_map(f"The pool: {len(tasks):,} tasks", [points]), "Map of the task pool"),
     }
 

@@ -22,11 +22,14 @@ import dagster as dg
 
 from env_service.canonical import sha256_file
 from env_service.errors import GeoError
+from env_service.geography import geography
 from env_service.tasks import Task, TaskFileError, task_row
 from geo_assets.config.settings import SplitSpec
+from geo_assets.data._frozen import CHECK as FROZEN
+from geo_assets.data._frozen import frozen_check, frozen_version
 from geo_assets.data._maps import Points, picture, world_map
 from geo_assets.data._positions import Positions, read_positions, rows_in
-from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count
+from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count, shares
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
 from geo_assets.lineage.versions import content_version
 
@@ -41,6 +44,7 @@ class SplitBroken(GeoError):
     group="data",
     deps=["mirrored_panoramas"],
     spec=lambda specs: specs.split,
+    extra=frozen_version,
     kinds={"json"},
     names=["eval_split", "train_split"],
     descriptions={
@@ -50,6 +54,10 @@ class SplitBroken(GeoError):
     checks=[
         CheckSpec("eval_has_tasks", "There is something to evaluate on.", asset="eval_split"),
         CheckSpec("eval_spacing", "Closest frames of two eval tasks, in km.", asset="eval_split"),
+        # Not blocking: the benchmark that was frozen stands, and what differs from it says so.
+        CheckSpec(
+            FROZEN, "The eval split is the index that is frozen for it.", blocking=False, asset="eval_split"
+        ),
         CheckSpec("eval_balance", "Countries, and the most tasks of one country.", asset="eval_split"),
         CheckSpec("no_shared_sequences", "Sequences that are in both splits.", asset="train_split"),
         CheckSpec("train_eval_distance", "Closest training and eval frames, in km.", asset="train_split"),
@@ -102,7 +110,10 @@ def task_split(run: StageRun) -> Mapping[str, Made]:
             "not_taken_for_eval": counted(result.passed_over, "reason"),
             **picture(_map(sides["eval"], sides["train"]), "Map of both splits"),
         },
-        checks=_eval_checks(sides["eval"], figures, numbers, spec),
+        checks=[
+            *_eval_checks(sides["eval"], figures, numbers, spec),
+            frozen_check(run.stage, eval_file, len(sides["eval"])),
+        ],
     )
     train_made = Made(
         data_version=content_version(sha256_file(train_file)),
@@ -186,8 +197,14 @@ def _described(side: Positions, title: str) -> dict[str, Any]:
         **row_count(len(side)),
         **column_schema(TASK_COLUMNS),
         "countries_table": counted(Counter(task.country for task in side.tasks), "country"),
+        "continents": shares(Counter(map(_continent, side.tasks)), "continent"),
         "title": dg.MetadataValue.text(f"{title}: {len(side):,} tasks"),
     }
+
+
+def _continent(task: Any) -> str:
+    country = geography().country_by_name(task.country)
+    return country.continent if country else "none told"
 
 
 def _map(eval_side: Positions, train_side: Positions) -> bytes:

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from env_service.geodesy import haversine_km_array, unit_vectors
 from env_service.geography import geography
-from env_service.scoring import board_reward
 from env_service.tasks import Task
+from geo_assets.reports._rewards import rewards_of
 
 Floats = NDArray[np.float64]
 
@@ -29,8 +29,6 @@ HALF_WAY_ROUND_KM = 20_016
 CHUNK = 512
 FLAT = 1e-9
 """A mean of unit vectors this short has no direction."""
-
-_reward = np.frompyfunc(board_reward, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,7 @@ class Control:
 
 def board_rewards(distance_km: ArrayLike, cost: ArrayLike = 0.0) -> Floats:
     """`board_reward` over arrays that broadcast; NaN kilometres are no guess, and worth 0."""
-    distance, costs = np.broadcast_arrays(np.asarray(distance_km, np.float64), np.asarray(cost, np.float64))
-    rewards = np.zeros(distance.shape)
-    had = ~np.isnan(distance)
-    rewards[had] = _reward(distance[had], costs[had]).astype(np.float64)
-    return rewards
+    return rewards_of(distance_km, cost)
 
 
 def spots_of(tasks: Sequence[Task]) -> Spots:

@@ -7,18 +7,18 @@ What is read are the episodes themselves, and they must be the very ones that th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from env_service.errors import GeoError
-from env_service.scoring import BOARD_V1, board_reward, game_reward
+from env_service.scoring import BOARD_V1
 from geo_assets.config.arms import Arms, ArmSpec, BoardSpec
 from geo_assets.lineage.assets import StageRun
 from geo_assets.lineage.folders import Published
-from geo_assets.reports import statistics
+from geo_assets.reports._played import Played
 from geo_assets.sweeps.adapter_arms import AdapterSweep
 from geo_assets.sweeps.names import asset_name, folder_name, member_folder
 from geo_assets.sweeps.published import AlteredSweep, read_published
@@ -53,30 +53,25 @@ class Board:
         return (self.sweep,) if self.sweep else tuple(arm.slug for arm in self.arms)
 
 
-@dataclass(frozen=True)
-class ArmData:
-    """The episodes of one arm, sorted by (sample, task).
+@dataclass(frozen=True, kw_only=True)
+class ArmData(Played):
+    """The episodes of one arm of the graph.
 
     Attributes:
         spec: the arm.
-        tasks, k: what was asked for.
-        complete: every (task, sample) is scored.
         environment_version, harness_version, prompt_version: what was played, and by what.
         sweep_version: what came out.
-        columns: one array per column of the outcome table; nulls are NaN or None.
         sweep: slug of the sweep that played it, where that is not the arm's own.
+        path: folder of its episodes.
     """
 
     spec: ArmSpec
-    tasks: int
-    k: int
-    complete: bool
     environment_version: str
     harness_version: str
     prompt_version: str
     sweep_version: str
-    columns: dict[str, NDArray[Any]]
     sweep: str = ""
+    path: Path = Path()
 
     @property
     def slug(self) -> str:
@@ -87,41 +82,6 @@ class ArmData:
     def swept_as(self) -> str:
         """What to type after `geo sweep` to play it."""
         return self.sweep or self.slug
-
-    @property
-    def episodes(self) -> int:
-        """Scored episodes."""
-        return len(self.columns["cost"])
-
-    @property
-    def expected(self) -> int:
-        """Episodes of a complete sweep."""
-        return self.tasks * self.k
-
-    @cached_property
-    def guessed(self) -> NDArray[np.bool_]:
-        """Per episode: it ended with a usable guess."""
-        result: NDArray[np.bool_] = ~np.isnan(self.columns["distance_km"])
-        return result
-
-    @cached_property
-    def rewards(self) -> NDArray[np.float64]:
-        """Per episode: reward under `board-v1`."""
-        return np.array(
-            [
-                board_reward(None if np.isnan(distance) else float(distance), float(cost))
-                for distance, cost in zip(self.columns["distance_km"], self.columns["cost"], strict=True)
-            ]
-        )
-
-    @cached_property
-    def floored(self) -> NDArray[np.bool_]:
-        """Per episode: a guess whose game reward is exactly 0."""
-        game = [
-            0.0 if np.isnan(distance) else game_reward(float(distance), float(cost))
-            for distance, cost in zip(self.columns["distance_km"], self.columns["cost"], strict=True)
-        ]
-        return statistics.floored(game, self.guessed)
 
     def matrix(self, values: NDArray[Any]) -> NDArray[Any]:
         """A column as tasks × samples, tasks in order.
@@ -134,7 +94,7 @@ class ArmData:
                 f"Arm {self.slug} has {self.episodes} of {self.expected} episodes",
                 f"Complete it: geo sweep {self.swept_as} --resume",
             )
-        return values.reshape(self.k, self.tasks).T
+        return super().matrix(values)
 
 
 def boards_of(arms: Arms, adapters: Sequence[AdapterSweep]) -> list[Board]:
@@ -210,7 +170,8 @@ def _same(arms: Sequence[ArmData], table: str, what: str, of: Any) -> None:
 def _load(run: StageRun, arm: ArmSpec, sweep: str = "") -> ArmData:
     name = asset_name(sweep or arm.slug)
     published = run.require(name, folder_name(sweep or arm.slug))
-    swept = read_published(_member(published, arm, sweep) if sweep else published, name, run.say)
+    folder = _member(published, arm, sweep) if sweep else published
+    swept = read_published(folder, name, run.say)
     columns: dict[str, NDArray[Any]] = {
         column: np.asarray(swept.outcomes.column(column).to_numpy(zero_copy_only=False))
         for column in swept.outcomes.column_names
@@ -226,6 +187,7 @@ def _load(run: StageRun, arm: ArmSpec, sweep: str = "") -> ArmData:
         sweep_version=swept.version,
         columns=columns,
         sweep=sweep,
+        path=folder.path,
     )
 
 

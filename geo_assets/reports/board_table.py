@@ -8,36 +8,34 @@ seconds; reads every episode, and refuses those that no sweep published.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import numpy as np
 import pyarrow as pa
 
 from env_service.canonical import atomic_write
-from geo_assets.config.arms import Arms, BoardSpec, load_arms
-from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.config.arms import Arms, BoardSpec
+from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports import statistics
+from geo_assets.reports._boards import boards_asset, boards_markdown, recomputed
+from geo_assets.reports._played import figures
 from geo_assets.reports._text import rows_text
-from geo_assets.reports.arm_data import (
-    CURVE,
-    ArmData,
-    Board,
-    board_assets,
-    board_data,
-    boards_of,
-    comparable,
-)
+from geo_assets.reports.arm_data import CURVE, ArmData, Board, board_data, boards_of, comparable
 from geo_assets.reports.charts import inline_png, interval_chart
-from geo_assets.reports.tables import Row, column, markdown, rounded, table_metadata, write_table
-from geo_assets.sweeps.adapter_arms import AdapterSweep, adapter_sweeps
+from geo_assets.reports.tables import Row, column, rounded, table_metadata, write_table
+from geo_assets.sweeps.adapter_arms import AdapterSweep
 
 NAME = "board_table"
 TABLE = "board"
-NEAR_KM, REGION_KM = 200.0, 750.0
+NEAR_KM = 200
+SAME = (
+    *("median_km", "turns", "looks", "moves", "pins", "cost", "country_pct"),
+    *("no_guess_pct", "forced_pct", "fabricated_pct", "tokens_out"),
+)
+"""Figures that the board shows under their own names."""
 
 SCHEMA = pa.schema(
     [
@@ -109,20 +107,7 @@ def board_table_asset(stage: Stage) -> GeoAsset:
     Raises:
         ArmsFileError: the arms or the runs file cannot be used.
     """
-    arms, adapters = load_arms(stage.settings.profile), adapter_sweeps(stage.settings.profile)
-    boards = boards_of(arms, adapters)
-
-    @geo_asset(
-        name=NAME,
-        group="reports",
-        deps=board_assets(boards),
-        spec=lambda specs: boards_value(boards),
-        kinds={"csv", "parquet", "png"},
-    )
-    def board_table(run: StageRun) -> Made:
-        return make_board(run, arms, adapters)
-
-    return board_table
+    return boards_asset(stage, NAME, make_board)
 
 
 def board_rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -133,33 +118,15 @@ def board_rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def board_text(folder: Path, width: int = 80) -> str:
     """The built boards as plain text of at most `width` columns, each under its name if there are several."""
-    rows = board_rows_of(folder)
+    return _words(board_rows_of(folder), width)
+
+
+def _words(rows: Sequence[Row], width: int = 80) -> str:
     names = list(dict.fromkeys(row["board"] for row in rows))
     parts = [rows_text([row for row in rows if row["board"] == name], width) for name in names]
     if len(names) < 2:
         return "".join(parts)
     return "\n".join(f"{name}\n{part}" for name, part in zip(names, parts, strict=True))
-
-
-def boards_markdown(boards: Sequence[Board], rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """One Markdown table per board, under the board's label where there are several."""
-    tables = [markdown([row for row in rows if row["board"] == board.name], columns) for board in boards]
-    if len(boards) < 2:
-        return "".join(tables)
-    labelled = zip(boards, tables, strict=True)
-    return "\n\n".join(f"**{board.spec.label}**\n\n{table}" for board, table in labelled)
-
-
-def boards_value(boards: Sequence[Board]) -> dict[str, Any]:
-    """What the boards contribute to a table: who stands on them, from which sweep, and under what name."""
-    return {
-        board.name: {
-            "board": board.spec.model_dump(mode="json"),
-            "sweep": board.sweep,
-            "arms": {arm.slug: [arm.label, arm.kind] for arm in board.arms},
-        }
-        for board in boards
-    }
 
 
 def make_board(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ()) -> Made:
@@ -184,7 +151,7 @@ def make_board(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ())
         atomic_write(path, png)
         pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, board.spec.label))
         pictures[f"picture_{name}_path"] = dg.MetadataValue.path(str(path))
-    write_table(folder, TABLE, rows, SCHEMA)
+    write_table(folder, TABLE, rows, SCHEMA, _words(rows))
     facts = {
         "arms": len(rows),
         "incomplete": sum(not row["complete"] for row in rows),
@@ -196,7 +163,7 @@ def make_board(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ())
         **table_metadata(rows, SCHEMA),
         **pictures,
     }
-    return Made(content_version(rows), facts, metadata)
+    return Made(content_version(rows), facts, metadata, [recomputed(data.values())])
 
 
 def board_rows(board: str, arms: list[ArmData]) -> list[dict[str, Any]]:
@@ -209,31 +176,23 @@ def board_rows(board: str, arms: list[ArmData]) -> list[dict[str, Any]]:
 
 
 def _row(board: str, arm: ArmData) -> dict[str, Any]:
-    columns = arm.columns
-    rewards = arm.matrix(arm.rewards)
-    mean = statistics.estimate(rewards.mean(axis=1))
-    near = np.nan_to_num(columns["distance_km"], nan=np.inf)
-    hits = arm.matrix(near <= NEAR_KM)
+    mean = statistics.estimate(arm.reward_matrix.mean(axis=1))
+    near = arm.matrix(arm.within(NEAR_KM))
+    found = figures(arm)
     return _identity(board, arm) | {
-        "mean_of_k": statistics.mean_of_k(rewards),
+        "mean_of_k": mean.mean,
         "standard_error": mean.se,
         "ci95_low": mean.ci95.low if mean.ci95 else None,
         "ci95_high": mean.ci95.high if mean.ci95 else None,
         "t95_low": mean.t95.low if mean.t95 else None,
         "t95_high": mean.t95.high if mean.t95 else None,
-        "best_of_k": statistics.best_of_k(rewards),
-        "pass_at_1_200km": statistics.mean_pass_at_k(hits, 1),
-        "pass_at_k_200km": statistics.mean_pass_at_k(hits, arm.k),
-        "median_km": statistics.median_guess_km(columns["distance_km"]),
-        **{name: float(columns[name].mean()) for name in ("turns", "looks", "moves", "pins", "cost")},
-        "country_pct": _percent(columns["country_hit"]),
-        "within200_pct": _percent(near <= NEAR_KM),
-        "within750_pct": _percent(near <= REGION_KM),
-        "env_floor_pct": _percent(arm.floored),
-        "no_guess_pct": _percent(~arm.guessed),
-        "forced_pct": _percent(columns["forced"]),
-        "fabricated_pct": _percent(columns["fabricated"]),
-        "tokens_out": float(columns["completion_tokens"].mean()),
+        "best_of_k": found["best_of_k"],
+        "pass_at_1_200km": statistics.mean_pass_at_k(near, 1),
+        "pass_at_k_200km": found["pass_at"][str(NEAR_KM)],
+        "within200_pct": found["within_200_pct"],
+        "within750_pct": found["within_750_pct"],
+        "env_floor_pct": found["floored_pct"],
+        **{name: found[name] for name in SAME},
     }
 
 
@@ -260,10 +219,6 @@ def _told(row: Row, boards: Sequence[Board]) -> str:
     """An arm's name among the facts. The base arm of an adapter's sweep is another one in every sweep."""
     shared = row["arm"] != row["board"] and any(board.sweep == row["board"] for board in boards)
     return f"{row['board']}_{row['arm']}" if shared else str(row["arm"])
-
-
-def _percent(flags: Any) -> float:
-    return 100.0 * statistics.share(np.asarray(flags, dtype=bool))
 
 
 def _chart(board: BoardSpec, rows: list[dict[str, Any]]) -> bytes:

@@ -16,15 +16,16 @@ import dagster as dg
 import pyarrow as pa
 
 from env_service.canonical import atomic_write
-from geo_assets.config.arms import Arms, BoardSpec, load_arms
-from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.config.arms import Arms, BoardSpec
+from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports import statistics
-from geo_assets.reports.arm_data import CURVE, ArmData, board_assets, board_data, boards_of, comparable
-from geo_assets.reports.board_table import boards_markdown, boards_value
+from geo_assets.reports._boards import boards_asset, boards_markdown, recomputed
+from geo_assets.reports._report_text import grid
+from geo_assets.reports.arm_data import CURVE, ArmData, board_data, boards_of, comparable
 from geo_assets.reports.charts import inline_png, interval_chart
 from geo_assets.reports.tables import column, rounded, table_metadata, write_table
-from geo_assets.sweeps.adapter_arms import AdapterSweep, adapter_sweeps
+from geo_assets.sweeps.adapter_arms import AdapterSweep
 
 NAME = "paired_gains"
 SIGNIFICANT = 0.05
@@ -89,6 +90,15 @@ MARKDOWN = {
     "guessed closer: standard error": "{closer_se:.4f}",
     "guessed closer: 95 % interval": "{closer_ci95_low:+.4f} to {closer_ci95_high:+.4f}",
 }
+TEXT = {
+    "arm": "{label}",
+    "against": "{against_label}",
+    "delta": "{delta:+.3f}",
+    "se": "{standard_error:.4f}",
+    "95 % interval": "{ci95_low:+.3f} {ci95_high:+.3f}",
+    "p (Holm)": "{p_holm:.2g}",
+    "better": "{better_on}/{tasks}",
+}
 
 
 @dataclass(frozen=True)
@@ -117,20 +127,7 @@ def paired_gains_asset(stage: Stage) -> GeoAsset:
     Raises:
         ArmsFileError: the arms or the runs file cannot be used.
     """
-    arms, adapters = load_arms(stage.settings.profile), adapter_sweeps(stage.settings.profile)
-    boards = boards_of(arms, adapters)
-
-    @geo_asset(
-        name=NAME,
-        group="reports",
-        deps=board_assets(boards),
-        spec=lambda specs: boards_value(boards),
-        kinds={"csv", "parquet", "png"},
-    )
-    def paired_gains(run: StageRun) -> Made:
-        return make_gains(run, arms, adapters)
-
-    return paired_gains
+    return boards_asset(stage, NAME, make_gains)
 
 
 def make_gains(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ()) -> Made:
@@ -158,7 +155,7 @@ def make_gains(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ())
         atomic_write(path, png)
         pictures[f"picture_{name}"] = dg.MetadataValue.md(inline_png(png, f"{board.label}, paired"))
         pictures[f"picture_{name}_path"] = dg.MetadataValue.path(str(path))
-    write_table(folder, NAME, rows, SCHEMA)
+    write_table(folder, NAME, rows, SCHEMA, grid(rows, TEXT))
     facts = {
         "pairs": len(rows),
         "significant": sum(bool(row["significant"]) for row in rows),
@@ -171,7 +168,8 @@ def make_gains(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ())
         **table_metadata(rows, SCHEMA),
         **pictures,
     }
-    return Made(content_version({"rows": rows, "skipped": skipped}), facts, metadata)
+    version = content_version({"rows": rows, "skipped": skipped})
+    return Made(version, facts, metadata, [recomputed(data.values())])
 
 
 def pairs(board: BoardSpec, data: dict[str, ArmData]) -> list[Pair]:
@@ -199,8 +197,8 @@ def gain_rows(board: str, found: Sequence[Pair]) -> list[dict[str, Any]]:
 def _row(board: str, pair: Pair) -> dict[str, Any]:
     arm, against = pair.arm, pair.against
     gain = statistics.paired_gain(
-        arm.matrix(arm.rewards),
-        against.matrix(against.rewards),
+        arm.reward_matrix,
+        against.reward_matrix,
         arm.matrix(arm.guessed),
         against.matrix(against.guessed),
     )

@@ -136,7 +136,8 @@ def mean_pass_at_k(hits: ArrayLike, k: int) -> float:
     """pass@k averaged over tasks, from a matrix of hits (tasks × samples)."""
     matrix = np.atleast_2d(np.asarray(hits, dtype=bool))
     samples = matrix.shape[1]
-    return float(np.mean([pass_at_k(samples, int(row.sum()), k) for row in matrix]))
+    chances = np.array([pass_at_k(samples, correct, k) for correct in range(samples + 1)])
+    return float(chances[matrix.sum(axis=1)].mean())
 
 
 def median_guess_km(distance_km: ArrayLike) -> float | None:

@@ -23,8 +23,12 @@ def rounded(row: Row) -> dict[str, Any]:
     return {key: round(value, DECIMALS) if isinstance(value, float) else value for key, value in row.items()}
 
 
-def write_table(folder: Path, name: str, rows: Sequence[Row], schema: pa.Schema) -> None:
-    """Write `<name>.csv`, `.parquet` and `.json`; the columns and their order are the schema's."""
+def write_table(folder: Path, name: str, rows: Sequence[Row], schema: pa.Schema, words: str = "") -> None:
+    """Write `<name>.csv`, `.parquet` and `.json`; the columns and their order are the schema's.
+
+    Args:
+        words: the table for a terminal, written as `<name>.txt` if there is one.
+    """
     names = schema.names
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -34,6 +38,8 @@ def write_table(folder: Path, name: str, rows: Sequence[Row], schema: pa.Schema)
     atomic_write(folder / f"{name}.parquet", parquet_bytes(pa.Table.from_pylist(list(rows), schema=schema)))
     body = json.dumps([dict(row) for row in rows], indent=1, allow_nan=False, ensure_ascii=False)
     atomic_write(folder / f"{name}.json", body.encode() + b"\n")
+    if words:
+        atomic_write(folder / f"{name}.txt", words.encode())
 
 
 def markdown(rows: Sequence[Row], columns: Mapping[str, str]) -> str:

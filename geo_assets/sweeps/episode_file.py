@@ -173,6 +173,11 @@ def repair(path: Path) -> int:
         return 0
 
 
+def read_line(line: bytes) -> EpisodeRecord | str:
+    """The episode of one line, or what is wrong with it."""
+    return _episode(line, {})
+
+
 def _episode(line: bytes, digests: Mapping[Key, str]) -> EpisodeRecord | str:
     """The episode of a line, or what is wrong with it."""
     try:

@@ -1,27 +1,34 @@
 """The outcome table of a sweep: one row per episode, small and typed, for whoever makes tables.
 
-A copy of the episode file and nothing more: deterministic bytes (no time, no machine in them), and whoever
-reads it here reads it against the episodes: where a single byte differs it is made again.
+A copy of the episode file and nothing more: deterministic bytes (no time, no machine in them). Beside it a
+stamp says which bytes of the episode file it was made from; `geo_assets.sweeps.sidecar` reads both, and makes
+them again where they do not fit.
 """
 
 import io
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from env_service.canonical import atomic_write, sha256_file
-from env_service.errors import GeoError
+from env_service.canonical import atomic_write, sha256_file, sha256_hex
 from env_service.geodesy import haversine_km
-from geo_assets.sweeps.episode_file import EPISODES, read_episodes
-from geo_assets.sweeps.names import sweep_slug
+from geo_assets.sweeps.episode_file import EPISODES
 from geo_assets.sweeps.records import EpisodeRecord, Result
 from geo_assets.sweeps.store import OUTCOMES
 
-SOURCE_KEY = b"episodes_sha256"
+STAMP = "outcomes.json"
+UNSCORED = "unscored"
+"""Outcome of a record that a provider spoilt: it is no play, and scores nothing."""
+
+Fault = tuple[int, str]
+"""A line that is no episode: its number from 1, and why."""
 
 COUNTED = {
     "looks": "look",
@@ -46,28 +53,31 @@ SCHEMA = pa.schema(
         pa.field("cost", pa.float64(), nullable=False),
         pa.field("guess_lat", pa.float64()),
         pa.field("guess_lon", pa.float64()),
-        pa.field("true_lat", pa.float64(), nullable=False),
-        pa.field("true_lon", pa.float64(), nullable=False),
+        pa.field("true_lat", pa.float64()),
+        pa.field("true_lon", pa.float64()),
         pa.field("country_code", pa.string()),
         pa.field("guess_country_code", pa.string()),
-        pa.field("country_hit", pa.bool_(), nullable=False),
-        pa.field("region_hit", pa.bool_(), nullable=False),
-        pa.field("forced", pa.bool_(), nullable=False),
-        pa.field("fabricated", pa.bool_(), nullable=False),
-        pa.field("failures", pa.string(), nullable=False),
-        pa.field("turns", pa.int32(), nullable=False),
-        *(pa.field(name, pa.int32(), nullable=False) for name in COUNTED),
-        pa.field("moved_m", pa.float64(), nullable=False),
-        pa.field("replies", pa.int32(), nullable=False),
-        pa.field("unfinished_replies", pa.int32(), nullable=False),
-        pa.field("prompt_tokens", pa.int64(), nullable=False),
-        pa.field("completion_tokens", pa.int64(), nullable=False),
-        pa.field("protocol", pa.string(), nullable=False),
-        pa.field("environment_version", pa.string(), nullable=False),
-        pa.field("harness_version", pa.string(), nullable=False),
-        pa.field("prompt_version", pa.string(), nullable=False),
+        pa.field("country_hit", pa.bool_()),
+        pa.field("region_hit", pa.bool_()),
+        pa.field("forced", pa.bool_()),
+        pa.field("fabricated", pa.bool_()),
+        pa.field("failures", pa.string()),
+        pa.field("turns", pa.int32()),
+        *(pa.field(name, pa.int32()) for name in COUNTED),
+        pa.field("moved_m", pa.float64()),
+        pa.field("replies", pa.int32()),
+        pa.field("unfinished_replies", pa.int32()),
+        pa.field("prompt_tokens", pa.int64()),
+        pa.field("completion_tokens", pa.int64()),
+        pa.field("protocol", pa.string()),
+        pa.field("environment_version", pa.string()),
+        pa.field("harness_version", pa.string()),
+        pa.field("prompt_version", pa.string()),
+        pa.field("stored_curve", pa.string()),
     ]
 )
+"""Null is what a record does not say; our own say everything. `stored_curve` names the curve of the reward
+that the record carries, which no table reads."""
 
 
 def outcome_row(record: EpisodeRecord) -> dict[str, Any]:
@@ -107,6 +117,7 @@ def outcome_row(record: EpisodeRecord) -> dict[str, Any]:
         "environment_version": record.provenance.environment_version,
         "harness_version": record.provenance.harness_version,
         "prompt_version": record.provenance.prompt_version,
+        "stored_curve": result.env_curve or None,
     }
 
 
@@ -117,49 +128,115 @@ def _distance_km(result: Result) -> float | None:
 
 
 def outcome_table(records: Iterable[EpisodeRecord]) -> pa.Table:
-    """The table of some episodes, sorted by (sample, task)."""
-    rows = [outcome_row(record) for record in sorted(records, key=lambda record: record.key)]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    """The table of some episodes of one arm, sorted by (sample, task)."""
+    return rows_table([outcome_row(record) for record in records])
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The table of some rows, sorted by (arm, sample, task); of equal keys both stand, in the order given."""
+    ordered = sorted(rows, key=lambda row: (row["arm"], row["sample"], row["task_index"]))
+    return pa.Table.from_pylist(ordered, schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An episode file as it stood when a table was made of it.
+
+    Attributes:
+        sha256: of its bytes.
+        seen: what tells it from an altered one without reading it (`seen_of`).
+    """
+
+    sha256: str
+    seen: tuple[int, ...]
+
+    @classmethod
+    def of(cls, episodes: Path) -> "Source":
+        """As it stands now; looked at before it is hashed, so that a change meanwhile is seen later."""
+        seen = seen_of(episodes)
+        return cls(sha256_file(episodes), seen)
+
+
+def seen_of(path: Path) -> tuple[int, ...]:
+    """Size, and nanoseconds of the last change of content and of inode; the latter cannot be set back."""
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
 def write_outcomes(folder: Path, records: Iterable[EpisodeRecord]) -> pa.Table:
-    """Write the table beside the episode file it is made from."""
-    table = _sourced(folder, records)
-    atomic_write(folder / OUTCOMES, parquet_bytes(table))
+    """Write the table, and its stamp, beside the episode file it is made from."""
+    table = outcome_table(records)
+    write_sidecar(folder / EPISODES, Source.of(folder / EPISODES), table)
     return table
 
 
-def read_outcomes(folder: Path, say: Callable[[str], None] = lambda _: None) -> pa.Table:
-    """The outcome table, made again from the episodes where it is not what they give.
+def write_sidecar(
+    episodes: Path, source: Source, table: pa.Table, torn: int = 0, bad: Sequence[Fault] = ()
+) -> None:
+    """Write table and stamp beside an episode file.
+
+    Args:
+        episodes: the file that the table was made from.
+        source: what the file was then.
+        table: its rows.
+        torn: bytes of a last line that was never finished.
+        bad: lines that are no episodes.
 
     Raises:
-        GeoError: there are no episodes, or they cannot be read.
+        OSError: nothing can be written there.
     """
-    if not (folder / EPISODES).exists():
-        raise GeoError(f"No episodes stand in {folder}", f"Run: geo sweep {sweep_slug(folder)}")
-    return fitted_outcomes(folder, read_episodes(folder / EPISODES, say).values(), say)
+    data = parquet_bytes(table)
+    atomic_write(episodes.with_name(OUTCOMES), data)
+    stamp = {
+        "episodes_sha256": source.sha256,
+        "episodes_seen": list(source.seen),
+        "outcomes_sha256": sha256_hex(data),
+        "torn_bytes": torn,
+        "bad_lines": [list(fault) for fault in bad],
+        "unscored": unscored_in(table),
+        "constants": constants_of(table),
+    }
+    write_stamp(episodes, stamp)
 
 
-def fitted_outcomes(
-    folder: Path, records: Iterable[EpisodeRecord], say: Callable[[str], None] = lambda _: None
-) -> pa.Table:
-    """The table of a folder's episodes; the file beside them is replaced where it differs from it."""
-    table = _sourced(folder, records)
+def unscored_in(table: pa.Table) -> int:
+    """Rows of the table that are no play: a provider spoilt them."""
+    return int(pc.sum(pc.equal(table["outcome"], UNSCORED)).as_py() or 0)
+
+
+def constants_of(table: pa.Table) -> dict[str, str | None]:
+    """Columns of words that say one thing in all rows, with what they say; none of a table without rows."""
+    found = {}
+    for column in SCHEMA:
+        values = pc.unique(table[column.name]).to_pylist() if column.type == pa.string() else []
+        if len(values) == 1:
+            found[column.name] = values[0]
+    return found
+
+
+def write_stamp(episodes: Path, stamp: Mapping[str, Any]) -> None:
+    """Write the stamp alone."""
+    atomic_write(episodes.with_name(STAMP), json.dumps(dict(stamp), ensure_ascii=False).encode() + b"\n")
+
+
+def refresh(folder: Path, table: pa.Table) -> bool:
+    """Make a folder's table that table; whether another one stood there.
+
+    Where nothing can be written the file stays wrong, and its stamp tells readers so.
+    """
     data, path = parquet_bytes(table), folder / OUTCOMES
-    if not path.exists() or path.read_bytes() != data:
-        say(f"{path} is not what its episodes give; it is made again from them")
-        with suppress(OSError):  # where nothing can be written the file stays wrong, and nobody reads it
-            atomic_write(path, data)
-    return table
-
-
-def _sourced(folder: Path, records: Iterable[EpisodeRecord]) -> pa.Table:
-    source = sha256_file(folder / EPISODES).encode()
-    return outcome_table(records).replace_schema_metadata({SOURCE_KEY: source})
+    if path.exists() and path.read_bytes() == data:
+        return False
+    with suppress(OSError):
+        write_sidecar(folder / EPISODES, Source.of(folder / EPISODES), table)
+    return True
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """Parquet with fixed settings: equal tables give equal bytes under one version of pyarrow."""
+    """Parquet with fixed settings: equal tables give equal bytes under one version of pyarrow.
+
+    Not compressed: a table of a sweep is small, and unpacking twenty columns would take longer than reading.
+    """
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd", use_dictionary=True, write_statistics=True)
+    pq.write_table(table, buffer, compression="none", use_dictionary=True, write_statistics=True)
     return buffer.getvalue()

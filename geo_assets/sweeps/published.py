@@ -18,8 +18,9 @@ from env_service.errors import GeoError
 from geo_assets.lineage.folders import MARKER, Published
 from geo_assets.sweeps.episode_file import EPISODES, Key, read_file, refuse_bad
 from geo_assets.sweeps.names import sweep_slug
-from geo_assets.sweeps.outcomes import fitted_outcomes, outcome_table
+from geo_assets.sweeps.outcomes import outcome_table, refresh
 from geo_assets.sweeps.records import EpisodeRecord, Provenance
+from geo_assets.sweeps.store import OUTCOMES
 from geo_assets.sweeps.version import episodes_version
 
 
@@ -92,7 +93,8 @@ def read_published(
             f"({len(wanted)} of {len(plan)} stand there)",
             _mend(slug),
         )
-    fitted_outcomes(folder, reading.records.values(), say)
+    if not reading.torn and refresh(folder, outcome_table(reading.records.values())):
+        say(f"{folder / OUTCOMES} is not what its episodes give; it is made again from them")
     played = _played(wanted, facts, folder, slug)
     return PublishedSweep(
         tasks=facts.tasks,

@@ -13,8 +13,9 @@ from sweeps_lab import Lab, lab_arm
 
 from geo_assets.sweeps.episode_file import DamagedEpisodes, read_episodes, read_timings, repair
 from geo_assets.sweeps.lock import LOCK, LockLost, SweepLocked, WriterLock
-from geo_assets.sweeps.outcomes import OUTCOMES, SCHEMA, read_outcomes, write_outcomes
+from geo_assets.sweeps.outcomes import OUTCOMES, SCHEMA, write_outcomes
 from geo_assets.sweeps.records import EpisodeRecord, Timing
+from geo_assets.sweeps.sidecar import read_outcomes
 from geo_assets.sweeps.store import SweepStore
 
 
@@ -186,15 +187,15 @@ def test_outcomes_are_rebuilt_when_they_do_not_fit(
     tmp_path: Path, records: tuple[EpisodeRecord, ...]
 ) -> None:
     fill(tmp_path, records)
-    table = read_outcomes(tmp_path)
+    table = read_outcomes(tmp_path).table
     assert table.schema.equals(SCHEMA, check_metadata=False)
     assert table.num_rows == 6
     good = (tmp_path / OUTCOMES).read_bytes()
     for damage in (b"nonsense", good[:-20]):
         (tmp_path / OUTCOMES).write_bytes(damage)
-        assert read_outcomes(tmp_path).equals(table)
+        assert read_outcomes(tmp_path).table.equals(table)
     (tmp_path / "episodes.jsonl").write_bytes(records[0].line())
-    assert read_outcomes(tmp_path).num_rows == 1
+    assert read_outcomes(tmp_path).table.num_rows == 1
 
 
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:

@@ -1,0 +1,316 @@
+"""Arms found in folders of episodes: whose they are, whether they are whole, and what bars them from a table.
+
+A folder of ours has a marker that says how many tasks and passes were wanted; a folder of anybody else's has
+not, and then tasks are those that were met and k the highest sample plus one. Either way an arm is complete
+only if it holds every (task, sample) exactly once. Nothing is repaired here, and nothing is guessed at: what
+does not fit is refused, with the reason.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from env_service.errors import GeoError
+from env_service.scoring import BOARD_V1, GAME, Curve
+from geo_assets.lineage.folders import MARKER
+from geo_assets.reports._played import Played
+from geo_assets.sweeps.episode_file import EPISODES
+from geo_assets.sweeps.outcomes import UNSCORED as SPOILT
+from geo_assets.sweeps.sidecar import Outcomes, read_lines, read_outcomes
+from geo_assets.sweeps.store import UNSCORED
+
+NUMBERS = (
+    *("task_index", "sample", "distance_km", "cost", "turns", "looks", "moves", "pins"),
+    *("country_hit", "forced", "fabricated", "completion_tokens"),
+)
+SAID = ("protocol", "environment_version", "harness_version", "prompt_version", "stored_curve")
+WORDS = ("arm", *SAID)
+COLUMNS = (*WORDS, *NUMBERS)
+KEPT = (*NUMBERS, "outcome")
+SET_ASIDE = ("superseded", "quarantined")
+"""Folders of a sweep whose episodes are kept and are no part of it."""
+LISTED = 3
+Say = Callable[[str], None]
+
+
+class Refusal(NamedTuple):
+    """What was refused, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeArm(Played):
+    """One arm as its episodes tell of it.
+
+    Attributes:
+        name: as the records call it.
+        label: for people.
+        base: its sweep says that it is a base arm.
+        sweep: folder of the sweep, where one sweep played several arms; "" otherwise.
+        parts: where its rows are.
+        said: what all records say alike, by column: protocol, versions.
+        provider_errors: episodes that a provider spoilt, as logged; None where nothing tells.
+    """
+
+    name: str
+    label: str
+    base: bool
+    sweep: str
+    parts: tuple["_Part", ...] = field(repr=False)
+    said: dict[str, str | None]
+    provider_errors: int | None
+
+    @cached_property
+    def task_ids(self) -> tuple[str, ...]:
+        """Ids of its tasks, in the order of their index."""
+        found: dict[int, str] = {}
+        for part in self.parts:
+            table = part.file.read(("arm", "task_index", "task_id")).table
+            rows = table.filter(pc.equal(table["arm"], self.name))
+            found |= dict(zip(rows["task_index"].to_pylist(), rows["task_id"].to_pylist(), strict=True))
+        return tuple(found[index] for index in sorted(found) if index < self.tasks or not part.file.facts)
+
+
+@dataclass(frozen=True)
+class _File:
+    """One episode file with what stands beside it."""
+
+    path: Path
+    outcomes: Outcomes
+    facts: Mapping[str, Any]
+    sweep: str
+    read: Callable[[Sequence[str]], Outcomes]
+
+    def words(self, column: str, table: pa.Table) -> list[str | None]:
+        """What some rows of it say in a column of words, each thing once."""
+        if column in self.outcomes.constants:
+            return [self.outcomes.constants[column]]
+        found: list[str | None] = pc.unique(table[column]).to_pylist()
+        return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rows of one arm in one file."""
+
+    file: _File
+    table: pa.Table
+
+
+def find_arms(
+    folders: Sequence[Path], curve: Curve = BOARD_V1, say: Say = lambda _: None, lines: bool = False
+) -> tuple[list[EpisodeArm], list[Refusal]]:
+    """Every arm below some folders, and what was refused.
+
+    Args:
+        folders: each holds `**/episodes.jsonl`.
+        curve: under which rewards will be computed.
+        say: told when an outcome table had to be made again.
+        lines: read the lines themselves and never the table beside them.
+
+    Raises:
+        GeoError: a folder holds no episode file.
+    """
+    files = [_file(path, say, lines) for folder in folders for path in _episode_files(folder)]
+    refused = [refusal for file in files for refusal in _faults(file)]
+    arms: list[EpisodeArm] = []
+    for name, parts in _by_arm(files).items():
+        arm, told = _arm(name, parts, curve)
+        refused += told
+        if arm is not None:
+            arms.append(arm)
+    return arms, refused
+
+
+def _episode_files(folder: Path) -> list[Path]:
+    found = [
+        path
+        for path in sorted(folder.rglob(EPISODES))
+        if not set(path.relative_to(folder).parts).intersection(SET_ASIDE)
+    ]
+    if not found:
+        raise GeoError(
+            f"{folder} holds no {EPISODES}", "Name a folder of episodes, such as .geo/sandbox/sweeps/ARM"
+        )
+    return found
+
+
+def _file(path: Path, say: Say, lines: bool) -> _File:
+    def read(columns: Sequence[str], constants: Sequence[str] = ()) -> Outcomes:
+        if lines:
+            return read_lines(path)[1].part(columns, constants)
+        return read_outcomes(path, columns, say, constants)
+
+    outcomes = read(COLUMNS, WORDS)
+    if outcomes.unscored:
+        outcomes = read((*COLUMNS, "outcome"))
+    own = _marker(path.parent)
+    if own:
+        return _File(path, outcomes, own, "", read)
+    above = _marker(path.parent.parent).get("arms")
+    facts = above.get(path.parent.name) if isinstance(above, dict) else None
+    return _File(path, outcomes, facts or {}, str(path.parent.parent) if facts else "", read)
+
+
+def _marker(folder: Path) -> dict[str, Any]:
+    """Facts of a published folder; empty where there are none that can be read."""
+    try:
+        facts = json.loads((folder / MARKER).read_text(encoding="utf-8"))["facts"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _faults(file: _File) -> Iterator[Refusal]:
+    for number, why in file.outcomes.bad[:LISTED]:
+        yield Refusal(f"{file.path}:{number}", why)
+    if len(file.outcomes.bad) > LISTED:
+        yield Refusal(f"{file.path}", f"{len(file.outcomes.bad) - LISTED} more lines are no episodes")
+
+
+def _by_arm(files: Iterable[_File]) -> dict[str, list[_Part]]:
+    found: dict[str, list[_Part]] = {}
+    for file in files:
+        table = file.outcomes.table
+        names = [str(name) for name in file.words("arm", table)]
+        for name in names:
+            rows = table if len(names) == 1 else table.filter(pc.equal(table["arm"], name))
+            found.setdefault(name, []).append(_Part(file, rows))
+    return found
+
+
+def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | None, list[Refusal]]:
+    """One arm, or None where nothing of it may stand in a table; and what has to be said of it."""
+    refused = _curves(name, parts, curve)
+    facts, sweep = parts[0].file.facts, parts[0].file.sweep
+    numbers = [part.table.select([c for c in part.table.column_names if c in KEPT]) for part in parts]
+    table = pa.concat_tables(numbers, promote_options="default") if len(parts) > 1 else numbers[0]
+    played, spoilt = _scored(table)
+    if not played.num_rows:
+        return None, [*refused, Refusal(f"arm {name}", "none of its episodes is scored")]
+    keys = _keys(played)
+    rising = bool((np.diff(keys) > 0).all())
+    if not rising and len(np.unique(keys)) < len(keys):
+        where = " and ".join(dict.fromkeys(str(part.file.path.parent) for part in parts))
+        twice = len(keys) - len(np.unique(keys))
+        why = f"{twice} of its (task, sample) stand there twice: {where}"
+        return None, [*refused, Refusal(f"arm {name}", f"duplicate (arm, task, sample): {why}")]
+    tasks, k = _wanted(played, facts)
+    if facts or not rising:
+        inside = (keys // _STEP < k) & (keys % _STEP < tasks) if facts else np.ones(len(keys), bool)
+        order = np.argsort(keys, kind="stable")
+        played = played.take(pa.array(order[inside[order]]))
+    said, mixed = _said(name, parts)
+    if mixed is not None:
+        return None, [*refused, mixed]
+    why = _incomplete(played.num_rows, tasks, k, parts)
+    if why:
+        refused.append(Refusal(f"arm {name}", why))
+    return (
+        EpisodeArm(
+            tasks=tasks,
+            k=k,
+            complete=not why,
+            columns={column: _array(played[column]) for column in NUMBERS},
+            curve=curve,
+            name=name,
+            label=str(facts.get("label") or name),
+            base=facts.get("arm_kind") == "base",
+            sweep=sweep,
+            parts=tuple(parts),
+            said=said,
+            provider_errors=_provider_errors(parts, spoilt),
+        ),
+        refused,
+    )
+
+
+def _scored(table: pa.Table) -> tuple[pa.Table, int]:
+    if "outcome" not in table.column_names:
+        return table, 0
+    spoilt = pc.equal(table["outcome"], SPOILT)
+    count = int(pc.sum(spoilt).as_py() or 0)
+    return (table.filter(pc.invert(spoilt)) if count else table), count
+
+
+_STEP = 2**32
+
+
+def _keys(table: pa.Table) -> NDArray[np.int64]:
+    result: NDArray[np.int64] = _array(table["sample"]).astype(np.int64) * _STEP + _array(table["task_index"])
+    return result
+
+
+def _wanted(table: pa.Table, facts: Mapping[str, Any]) -> tuple[int, int]:
+    """Tasks and passes: as the sweep says, or as they were met."""
+    tasks, k = facts.get("tasks"), facts.get("k")
+    if isinstance(tasks, int) and isinstance(k, int) and tasks > 0 and k > 0:
+        return tasks, k
+    return len(np.unique(_array(table["task_index"]))), int(_array(table["sample"]).max()) + 1
+
+
+def _incomplete(episodes: int, tasks: int, k: int, parts: Sequence[_Part]) -> str:
+    """Why an arm is no whole sweep; empty where it is."""
+    expected = tasks * k
+    if episodes != expected:
+        ratio = episodes / tasks
+        odd = "" if episodes % tasks == 0 else f"; k = {episodes} / {tasks} = {ratio:.4g} is no integer"
+        return f"incomplete: {episodes:,} of {expected:,} episodes ({tasks} tasks × {k} passes){odd}"
+    unread = [part.file for part in parts if part.file.outcomes.bad or part.file.outcomes.torn]
+    if unread and not parts[0].file.facts:
+        return f"incomplete: {unread[0].path} holds lines that are no episodes, and nothing says whose"
+    return ""
+
+
+def _said(name: str, parts: Sequence[_Part]) -> tuple[dict[str, str | None], Refusal | None]:
+    found: dict[str, str | None] = {}
+    for column in SAID[:-1]:
+        values = list({value for part in parts for value in part.file.words(column, part.table)})
+        if len(values) > 1:
+            told = ", ".join(sorted("none" if value is None else str(value) for value in values))
+            what = f"mixed {column.replace('_', ' ')}s within one arm: {told}"
+            return {}, Refusal(f"arm {name}", what)
+        found[column] = values[0]
+    return found, None
+
+
+def _curves(name: str, parts: Sequence[_Part], curve: Curve) -> list[Refusal]:
+    """Stored rewards that another curve made: they are not read, and that is said.
+
+    The environment's own game reward is no claim about a table and needs no word.
+    """
+    stored = {value for part in parts for value in part.file.words("stored_curve", part.table)}
+    other = sorted(value for value in stored if value not in (None, curve.name, GAME.name))
+    if not other:
+        return []
+    why = (
+        f"they are under another curve ({', '.join(other)}); "
+        f"recomputed from distance and cost by {curve.name}"
+    )
+    return [Refusal(f"stored rewards of {name}", why)]
+
+
+def _provider_errors(parts: Sequence[_Part], spoilt: int) -> int | None:
+    logs = [part.file.path.with_name(UNSCORED) for part in parts]
+    logged = sum(_lines(log) for log in logs if log.exists())
+    told = any(part.file.facts for part in parts) or any(log.exists() for log in logs) or spoilt
+    return logged + spoilt if told else None
+
+
+def _lines(path: Path) -> int:
+    return sum(bool(line.strip()) for line in path.read_bytes().split(b"\n"))
+
+
+def _array(column: pa.ChunkedArray) -> NDArray[Any]:
+    result: NDArray[Any] = column.to_numpy()
+    return result

@@ -1,0 +1,251 @@
+"""Episodes of other people: one flat JSON object per episode, under the names that published tables use.
+
+No published raw episode was at hand when this was written, only what is said of them: one record per model,
+task and attempt, with raw distance, cost, guess, whether it was parsed, forced or fabricated, and counts of
+turns, looks, moves and pins. So this reads by name and leaves what it does not find empty; `NAMES` is the
+whole of what it understands, and `docs/reports.md` says so to users. It never fills in: a record without a
+raw distance, that does not say it is no guess, is refused, because its reward could only be believed.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from env_service.geodesy import haversine_km
+from env_service.geography import geography
+from geo_assets.sweeps.outcomes import UNSCORED
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "arm": ("arm", "model", "model_name", "model_id"),
+    "task_index": ("task_index", "index", "task", "task_idx"),
+    "task_id": ("task_id",),
+    "sample": ("sample", "attempt", "attempt_index", "sample_index", "pass_index", "pass"),
+    "distance_km": ("distance_km", "distance", "error_km"),
+    "cost": ("cost", "action_cost", "total_cost", "cost_total"),
+    "guess_lat": ("guess_lat", "guess_latitude", "pred_lat"),
+    "guess_lon": ("guess_lon", "guess_longitude", "guess_lng", "pred_lon"),
+    "true_lat": ("true_lat", "truth_lat", "target_lat", "answer_lat"),
+    "true_lon": ("true_lon", "truth_lon", "target_lon", "answer_lon", "true_lng"),
+    "country_code": ("country_code", "true_country_code", "truth_country_code"),
+    "guess_country_code": ("guess_country_code", "pred_country_code"),
+    "country": ("country", "true_country", "truth_country"),
+    "guess_country": ("guess_country", "pred_country"),
+    "country_hit": ("country_hit", "country_correct", "correct_country"),
+    "no_guess": ("no_guess",),
+    "submitted": ("submitted", "guessed"),
+    "parsed": ("parsed", "parse_ok"),
+    "parse_status": ("parse_status",),
+    "forced": ("forced", "forced_guess"),
+    "fabricated": ("fabricated", "fabrication"),
+    "turns": ("turns", "num_turns", "n_turns", "steps"),
+    "looks": ("looks", "look", "n_looks"),
+    "moves": ("moves", "move", "n_moves"),
+    "pins": ("pins", "place_pin", "n_pins"),
+    "moved_m": ("moved_m", "moved_metres", "moved_meters", "total_moved_meters"),
+    "completion_tokens": ("completion_tokens", "output_tokens", "tokens_out"),
+    "prompt_tokens": ("prompt_tokens", "input_tokens", "tokens_in"),
+    "protocol": ("protocol",),
+    "environment_version": ("environment_version", "env_version"),
+    "harness_version": ("harness_version",),
+    "prompt_version": ("prompt_version",),
+    "reward": ("reward", "env_reward", "score"),
+    "stored_curve": ("curve", "reward_curve", "env_curve"),
+    "error": ("error", "provider_error"),
+}
+"""Column by the names it may have, the first that is there; also inside the objects of `GROUPS`."""
+
+GROUPS = ("outcome", "result", "metrics", "counts", "usage", "provenance")
+PREFIXED = {"guess": "guess", "truth": "true", "target": "true", "answer": "true", "true": "true"}
+TOOLS = {"look": "looks", "move": "moves", "place_pin": "pins"}
+NUMBERS = ("distance_km", "guess_lat", "guess_lon", "true_lat", "true_lon", "moved_m")
+COUNTS = ("turns", "looks", "moves", "pins", "completion_tokens", "prompt_tokens")
+FLAGS = ("forced", "fabricated")
+WORDS = (
+    "country_code",
+    "guess_country_code",
+    "protocol",
+    "environment_version",
+    "harness_version",
+    "prompt_version",
+    "stored_curve",
+)
+UNREAD_CURVE = "not named"
+"""The curve of a stored reward whose record does not name it."""
+
+KM_TOLERANCE, KM_SHARE = 0.1, 2e-3
+"""Published distances are rounded, and spheres differ; what lies further off contradicts itself."""
+
+
+def published_row(line: bytes, arm: str) -> dict[str, Any] | str:
+    """One row of the outcome table, or in words why the line gives none.
+
+    Args:
+        line: one JSON object.
+        arm: name of the arm where the record names none.
+    """
+    try:
+        record = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return "is no JSON object"
+    if not isinstance(record, dict):
+        return "is no JSON object"
+    try:
+        return _row(_values(record), arm)
+    except (ValueError, TypeError, OverflowError) as error:
+        return str(error)
+
+
+def _values(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record's values by column, taken from it and from the objects inside that belong to it."""
+    flat: dict[str, Any] = {}
+    for group in GROUPS:
+        inner = record.get(group)
+        if isinstance(inner, Mapping):
+            flat |= inner
+    for name, prefix in PREFIXED.items():
+        inner = record.get(name, flat.get(name))
+        if isinstance(inner, Mapping):
+            flat |= {f"{prefix}_{key}": value for key, value in inner.items()}
+    flat |= {key: value for key, value in record.items() if not isinstance(value, Mapping)}
+    found = {column: _first(flat, names) for column, names in NAMES.items()}
+    if isinstance(found["turns"], list):
+        found |= {k: v for k, v in _counted(found["turns"]).items() if found.get(k) is None}
+        found["turns"] = len(found["turns"])
+    return found
+
+
+def _row(found: Mapping[str, Any], arm: str) -> dict[str, Any]:
+    name, index = str(found["arm"] or arm), _index(found)
+    words = {key: str(found[key]) for key in WORDS if found[key] is not None}
+    numbers = {key: _number(found[key], key) for key in NUMBERS}
+    row: dict[str, Any] = {
+        "arm": name,
+        "task_index": index,
+        "task_id": str(found["task_id"]) if found["task_id"] is not None else str(index),
+        "sample": _whole(found["sample"] if found["sample"] is not None else 0, "sample"),
+        "cost": 0.0,
+        **numbers,
+        **words,
+        **{key: _whole(found[key], key) for key in COUNTS if found[key] is not None},
+        **{key: bool(found[key]) for key in FLAGS if found[key] is not None},
+    }
+    if found["reward"] is not None and "stored_curve" not in words:
+        row["stored_curve"] = UNREAD_CURVE
+    if found["error"] and numbers["distance_km"] is None:
+        return row | {"outcome": UNSCORED}
+    cost = _number(found["cost"], "cost")
+    outcome = _outcome(found, numbers)
+    if cost is None and outcome == "guess":
+        raise ValueError("has no raw cost, so its reward cannot be recomputed")
+    if cost is not None and cost < 0.0:
+        raise ValueError(f"has a cost of {cost:g}")
+    row |= {"outcome": outcome, "cost": cost or 0.0}
+    row["distance_km"] = _distance(numbers) if outcome == "guess" else None
+    return row | {"country_hit": _country_hit(found, numbers, outcome)}
+
+
+def _outcome(found: Mapping[str, Any], numbers: Mapping[str, float | None]) -> str:
+    """guess, parse_failure or no_guess, as the record says; a distance alone is a guess."""
+    if found["no_guess"] or found["submitted"] is False or found["parse_status"] == "no_guess":
+        return "no_guess"
+    status = str(found["parse_status"] or "").lower()
+    if found["parsed"] is False or status in ("failed", "failure", "parse_failure", "unparsed"):
+        return "parse_failure"
+    placed = None not in (
+        numbers["guess_lat"],
+        numbers["guess_lon"],
+        numbers["true_lat"],
+        numbers["true_lon"],
+    )
+    if numbers["distance_km"] is not None or placed:
+        return "guess"
+    if found["no_guess"] is None and found["submitted"] is None and found["parsed"] is None:
+        if found["reward"] is not None:
+            raise ValueError("has a reward and no raw distance: rewards are recomputed, never read")
+        raise ValueError("has neither a distance nor a word that there was no guess")
+    return "no_guess"
+
+
+def _distance(numbers: Mapping[str, float | None]) -> float:
+    """Kilometres: from guess and truth where both are there, and then the stored one must agree."""
+    stored = numbers["distance_km"]
+    places = [numbers[key] for key in ("guess_lat", "guess_lon", "true_lat", "true_lon")]
+    if any(value is None for value in places):
+        if stored is None or stored < 0.0:
+            raise ValueError(f"has a distance of {stored}")
+        return stored
+    km = haversine_km(*(float(value) for value in places if value is not None))
+    if stored is not None and not math.isclose(km, stored, rel_tol=KM_SHARE, abs_tol=KM_TOLERANCE):
+        raise ValueError(f"says {stored:g} km where guess and truth lie {km:g} km apart")
+    return km
+
+
+def _country_hit(found: Mapping[str, Any], numbers: Mapping[str, float | None], outcome: str) -> bool | None:
+    """Whether the polygon that holds the guess has the task's code; None where the record cannot tell."""
+    if outcome != "guess":
+        return False
+    code = found["country_code"]
+    if code is None and found["country"]:
+        country = geography().country_by_name(str(found["country"]))
+        code = country.code if country else None
+    if code is None and numbers["true_lat"] is not None and numbers["true_lon"] is not None:
+        code = geography().codes_at([numbers["true_lat"]], [numbers["true_lon"]])[0]
+    lat, lon = numbers["guess_lat"], numbers["guess_lon"]
+    if code is not None and lat is not None and lon is not None:
+        return bool(geography().codes_at([lat], [lon])[0] == code)
+    if code is not None and found["guess_country_code"] is not None:
+        return bool(found["guess_country_code"] == code)
+    if found["country"] and found["guess_country"]:
+        return bool(found["country"] == found["guess_country"])
+    return None if found["country_hit"] is None else bool(found["country_hit"])
+
+
+def _counted(turns: list[Any]) -> dict[str, int]:
+    """Calls of the counted tools in a list of turns, where the turns name them."""
+    names = [_tool(turn) for turn in turns]
+    if not any(names):
+        return {}
+    return {column: names.count(tool) for tool, column in TOOLS.items()}
+
+
+def _tool(turn: Any) -> str:
+    if not isinstance(turn, Mapping):
+        return ""
+    action = turn.get("action")
+    inner = action if isinstance(action, Mapping) else {}
+    told = (turn.get("tool"), turn.get("op"), turn.get("name"), inner.get("tool"), inner.get("op"), action)
+    return next((word for word in told if isinstance(word, str)), "")
+
+
+def _index(found: Mapping[str, Any]) -> int:
+    if found["task_index"] is not None:
+        return _whole(found["task_index"], "task_index")
+    digits = re.search(r"(\d+)$", str(found["task_id"] or ""))
+    if digits is None:
+        raise ValueError("names no task")
+    return int(digits.group(1))
+
+
+def _first(flat: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((flat[name] for name in names if flat.get(name) is not None), None)
+
+
+def _number(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"has a {name} of {value!r}")
+    return float(value)
+
+
+def _whole(value: Any, name: str) -> int:
+    number = _number(value, name)
+    if number is None or number != int(number) or not 0 <= number < 2**31:
+        raise ValueError(f"has a {name} of {value!r}")
+    return int(number)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number")

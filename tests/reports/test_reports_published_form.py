@@ -1,0 +1,84 @@
+"""Other people's episodes: read by name, never believed where a figure can be computed, never filled in."""
+
+import json
+from typing import Any
+
+import pytest
+
+from env_service.geodesy import haversine_km
+from geo_assets.sweeps.published_form import published_row
+
+FULL: dict[str, Any] = {
+    "model": "Qwen/Qwen3.5-4B", "index": 7, "attempt": 2, "distance_km": 1000.0, "cost": 0.07,
+    "country": "France", "guess_country": "France", "turns": 5, "looks": 3, "pins": 1, "parsed": True,
+    "forced": False, "fabricated": True, "reward": 0.5, "output_tokens": 640,
+}  # fmt: skip
+
+
+def read(record: Any) -> dict[str, Any] | str:
+    return published_row(json.dumps(record).encode(), "folder")
+
+
+def row(record: Any) -> dict[str, Any]:
+    found = read(record)
+    assert not isinstance(found, str), found
+    return found
+
+
+def test_a_flat_record_is_read_by_name() -> None:
+    turns = [{"tool": "look"}, {"action": {"op": "move"}}, {"op": "look"}, {"tool": "submit_guess"}]
+    found = row(
+        {
+            "arm": "a",
+            "task_id": "eval-00012",
+            "guess": {"lat": 0.0, "lon": 1.0},
+            "truth": {"lat": 0.0, "lon": 0.0, "country_code": "FR"},
+            "result": {"cost": 0.1},
+            "turns": turns,
+        }
+    )
+    assert (found["task_index"], found["task_id"], found["sample"]) == (12, "eval-00012", 0)
+    assert found["distance_km"] == haversine_km(0.0, 1.0, 0.0, 0.0)
+    assert (found["turns"], found["looks"], found["moves"], found["pins"]) == (4, 2, 1, 0)
+    assert found["country_hit"] is False  # of the polygon, which is the sea
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({"no_guess": True, "distance_km": None}, "no_guess"),
+        ({"submitted": False, "distance_km": None}, "no_guess"),
+        ({"parsed": False, "distance_km": None}, "parse_failure"),
+        ({"parse_status": "failed", "distance_km": None}, "parse_failure"),
+        ({"error": "HTTP 429", "distance_km": None}, "unscored"),
+    ],
+)
+def test_what_is_no_guess_says_so(changes: dict[str, Any], outcome: str) -> None:
+    found = row(FULL | changes)
+    assert (found["outcome"], found.get("distance_km")) == (outcome, None)
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"model": "a", "index": 1, "reward": 0.9}, "a reward and no raw distance"),
+        ({"model": "a", "index": 1}, "neither a distance nor a word"),
+        ({"model": "a", "index": 1, "distance_km": 3.0}, "no raw cost"),
+        ({"model": "a", "distance_km": 3.0, "cost": 0.0}, "names no task"),
+        (FULL | {"distance_km": -1.0}, "a distance of -1"),
+        (FULL | {"cost": -0.1}, "a cost of -0.1"),
+        (FULL | {"index": 1.5}, "a task_index of 1.5"),
+        (FULL | {"guess": {"lat": 0, "lon": 20}, "truth": {"lat": 0, "lon": 0}}, "says 1000 km where"),
+        ([1], "no JSON object"),
+        ("words", "no JSON object"),
+    ],
+)
+def test_what_cannot_be_recomputed_is_refused(record: Any, why: str) -> None:
+    found = read(record)
+    assert isinstance(found, str)
+    assert why in found
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"cost": NaN}', b"\xff"])
+def test_what_is_no_record_is_refused(line: bytes) -> None:
+    assert published_row(line, "a") == "is no JSON object"
