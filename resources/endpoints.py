@@ -9,7 +9,7 @@ however wrong, comes back as a `Reply`. Every request is counted, under its repl
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
@@ -140,9 +140,9 @@ class ChatEndpoint:
                     raise
                 self._pause(error, number)
             except Abandoned:
-                error = ProviderError("connection", f"{self.base_url} was given up before it was asked")
-                error.attempts, error.faults = number - 1, tuple(faults)
-                raise error from None
+                gone = ProviderError("connection", f"{self.base_url} was given up before it was asked")
+                gone.attempts, gone.faults = number - 1, tuple(faults)
+                raise gone from None
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def cards(self) -> dict[str, Card]:
@@ -205,7 +205,7 @@ class ChatEndpoint:
         self._abandoned.wait(drawn)
 
 
-def _wire(dialect: Dialect) -> Any:
+def _wire(dialect: Dialect) -> Callable[[str, SecretStr, float], Wire]:
     # Each brings its SDK along, and a sweep needs one of them.
     if dialect == "anthropic":
         from resources._anthropic_wire import AnthropicWire

@@ -4,6 +4,7 @@ The faults are the causes by which calls are counted. Each call ends in a reply 
 that the counts of a sweep add up to the calls it made.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -103,6 +104,9 @@ class Reply:
     faults: tuple[Fault, ...] = field(default=(), compare=False)
 
 
+_DATE = re.compile(r"\d{8}|\d{4}-\d{2}-\d{2}")
+
+
 @dataclass(frozen=True)
 class Card:
     """One entry of `/v1/models`: its id, where its weights come from, and the base of an adapter."""
@@ -132,14 +136,13 @@ def cards_of(answer: Mapping[str, Any], address: str) -> dict[str, Card]:
 def same_model(asked: str, reported: str) -> bool:
     """Whether a reported id can be the model asked for.
 
-    Providers drop the suffix that names one of them, the organisation and the case, and add a date or a
-    revision of digits; anything else is another model. An empty report says nothing.
+    Providers drop the suffix that names one of them, the organisation and the case, and add a date;
+    anything else is another model. An empty report says nothing.
     """
     wanted, said = _plain(asked), _plain(reported)
-    if not said or said == wanted:
-        return True
-    more = said.removeprefix(f"{wanted}-")
-    return more != said and all(part.isdigit() for part in more.split("-"))
+    return said in ("", wanted) or (
+        said.startswith(f"{wanted}-") and _DATE.fullmatch(said, len(wanted) + 1) is not None
+    )
 
 
 def _plain(model: str) -> str:

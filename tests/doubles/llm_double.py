@@ -63,9 +63,7 @@ def guesses(lat: float = 48.1, lon: float = 11.6) -> Brain:
 def nearest_colour(picture: bytes) -> str:
     """The colour in the middle of a picture, by name."""
     seen = middle_pixel(picture)
-    return min(
-        COLOURS, key=lambda name: sum((a - b) ** 2 for a, b in zip(seen, COLOURS[name], strict=True))
-    )
+    return min(COLOURS, key=lambda name: sum((a - b) ** 2 for a, b in zip(seen, COLOURS[name], strict=True)))
 
 
 class LlmDouble(ThreadingHTTPServer):

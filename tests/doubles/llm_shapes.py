@@ -77,7 +77,11 @@ def _openai(said: Said, model: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": said.text}
     if said.calls:
         message["tool_calls"] = [
-            {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(dict(a))}}
+            {
+                "id": f"call_{n}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(dict(a))},
+            }
             for n, (name, a) in enumerate(said.calls)
         ]
     finish = said.finish if said.finish != "" else "tool_calls" if said.calls else "stop"

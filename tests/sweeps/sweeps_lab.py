@@ -190,7 +190,7 @@ def faulty(target: str, script: Script) -> Iterator[str]:
 
 
 def completion(
-    text: str = "", calls: Sequence[tuple[str, str]] = (), finish: str | None = "stop", model: str = "m"
+    text: str = "", calls: Sequence[tuple[str, str]] = (), finish: str | None = "stop", model: str = ""
 ) -> Fault:
     """A chat completion with the words and calls given, each call a name and its raw arguments."""
     message: dict[str, Any] = {"role": "assistant", "content": text}

@@ -12,7 +12,7 @@ from geo_assets.sweeps import harness
 from geo_assets.sweeps.episode_file import read_episodes, read_timings
 from geo_assets.sweeps.harness import BudgetDiffers, DeadEndpoint, EnvironmentUnusable, make_plan, run_sweep
 from geo_assets.sweeps.lock import WriterLock
-from geo_assets.sweeps.protocol_tools import BUDGET, DEMAND
+from geo_assets.sweeps.protocol_tools import budget, demand
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import ReplayDiffers, replay
 from geo_assets.sweeps.store import SweepStore
@@ -101,9 +101,9 @@ def test_never_guessing_is_demanded_once_and_scores_nothing(lab: Lab, tmp_path: 
     # The budget is stated once, and no other number of turns is shown.
     for request in requests:
         words = words_of(request)
-        assert words.count(BUDGET.format(turns=12)) == 1
+        assert words.count(budget(12)) == 1
         assert words.lower().count("turns left") == 0
-        assert words.count(DEMAND) == (1 if calls_made(request) == 11 else 0)
+        assert words.count(demand()) == (1 if calls_made(request) == 11 else 0)
         assert len([m for m in request["messages"] if m["role"] == "tool"]) == calls_made(request)
 
 
