@@ -31,13 +31,16 @@ def _register() -> None:
     from geo_assets.cli.bench import bench
     from geo_assets.cli.build import build
     from geo_assets.cli.doctor import doctor
+    from geo_assets.cli.new_arm import new_arm
+    from geo_assets.cli.probe import probe
+    from geo_assets.cli.replay import replay
     from geo_assets.cli.report import report
     from geo_assets.cli.serve import serve
     from geo_assets.cli.sweep import sweep
     from geo_assets.cli.walkthrough import walkthrough
 
-    for command in (build, doctor, serve, sweep, report, walkthrough, bench):
-        app.command(command.__name__)(command)
+    for command in (build, doctor, serve, sweep, report, walkthrough, bench, probe, replay, new_arm):
+        app.command(command.__name__.replace("_", "-"))(command)
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """Whether an endpoint sees: a colour swatch that the prompt cannot give away must be read correctly first.
 
 A blind endpoint (pictures dropped on the way, a text-only model behind the name) plays on and gets a
-plausible score, for the best guess without a picture is worth something. Each time three colours are drawn, no two
-alike, and shown one by one under the same words: an endpoint that always says the same cannot pass, and one
-that guesses passes once in 336 times.
+plausible score, for the best guess without a picture is worth something. Each time three colours are drawn,
+no two alike, and shown one by one under the same words: an endpoint that always says the same cannot pass,
+and one that guesses passes once in 512 times.
 
 A model too small to name colours is asked otherwise: its replies must change when another picture is put
 under the same words (`pictures_change_replies`). That finds an endpoint that drops pictures, which is what

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sweeps_lab import BROKEN, BUSY, EMPTY, HTML, Fault, Lab, completion, faulty, lab_arm
 
-from geo_assets.sweeps import harness
+from geo_assets.sweeps import crew
 from geo_assets.sweeps.episode_file import read_episodes, read_timings
 from geo_assets.sweeps.harness import BudgetDiffers, DeadEndpoint, EnvironmentUnusable, make_plan, run_sweep
 from geo_assets.sweeps.lock import WriterLock
@@ -256,7 +256,7 @@ def test_fabrication_is_the_environments_words_that_it_never_said(lab: Lab, tmp_
 def test_a_lost_environment_stops_the_sweep_and_records_nothing(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(harness, "SESSION_PAUSE_S", 0.01)
+    monkeypatch.setattr(crew, "SESSION_PAUSE_S", 0.01)
     arm = lab_arm("best_fixed_point", k=1)
     plan = make_plan(arm, lab.env_url, "v", "h")
     nowhere = Lab(lab.home, "http://127.0.0.1:9", lab.policy_url)
