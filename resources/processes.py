@@ -52,7 +52,7 @@ class ServerProcess:
         args: Sequence[str] = (),
         *,
         name: str,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 180.0,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name

@@ -14,7 +14,6 @@ from env_service.models import GeoObservation, ImageKind
 from geo_assets.sweeps.protocol_tools import picture_sha256
 from geo_assets.sweeps.records import EpisodeRecord
 
-
 SHOWN = 80
 
 
@@ -56,7 +55,7 @@ def _step(caption: str, seen: GeoObservation) -> Step:
 def _check(record: EpisodeRecord, turn: int, what: str, got: str, kept: str) -> None:
     if got != kept:
         raise ReplayDiffers(
-            f"{record.arm}, task {record.task_index}, sample {record.sample}: turn {turn} does not replay; its "
-            f"{what} is {got[:SHOWN]!r} and the record says {kept[:SHOWN]!r}",
+            f"{record.arm}, task {record.task_index}, sample {record.sample}: turn {turn} does not replay: "
+            f"its {what} is {got[:SHOWN]!r} and the record says {kept[:SHOWN]!r}",
             "The record belongs to another environment version; sweep the arm again",
         )
