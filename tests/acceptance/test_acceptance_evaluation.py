@@ -58,7 +58,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def plays(request: Request) -> Said:
-    """Two looks and a guess that depends on the opening picture and on the seed, as an honest model's would."""
+    """Two looks, and a guess that depends on the opening picture and on the seed."""
     if not request.tools:
         return guesses()(request)
     if request.calls_made < 2:

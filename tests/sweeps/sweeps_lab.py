@@ -157,9 +157,8 @@ class Lab:
 
 def double_arm(slug: str = "double", **changes: object) -> ArmSpec:
     """An arm of an OpenAI-compatible endpoint that serves the model `m`."""
-    return lab_arm(
-        "best_fixed_point", **{"slug": slug, "provider": "openai_compatible", "model": "m"} | changes
-    )
+    served: dict[str, object] = {"slug": slug, "provider": "openai_compatible", "model": "m"}
+    return lab_arm("best_fixed_point").model_copy(update=served | changes)
 
 
 def endpoint_at(
