@@ -52,7 +52,7 @@ class ServerProcess:
         args: Sequence[str] = (),
         *,
         name: str,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 180.0,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -88,6 +88,8 @@ class ServerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
+                # Ctrl-C reaches whoever asked for the server, which then ends it in its own time.
+                process_group=0,
                 env={**os.environ, **self.env},
             )
         deadline = time.monotonic() + self.start_timeout_s

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from env_service.errors import GeoError
 from geo_assets.config.arms_yaml import (
@@ -25,6 +33,7 @@ from geo_assets.config.arms_yaml import (
     sequence,
 )
 from geo_assets.config.settings import Profile
+from geo_assets.sweeps.prompts import prompt
 
 __all__ = [
     "ARMS_FILE",
@@ -32,6 +41,7 @@ __all__ = [
     "Arms",
     "ArmsFileError",
     "BoardSpec",
+    "PriceSpec",
     "Runtime",
     "Sampling",
     "UnknownArm",
@@ -41,7 +51,7 @@ __all__ = [
 ARMS_FILE = Path(__file__).with_name("arms.yaml")
 
 Provider = Literal["sandbox", "openai", "anthropic", "hf_router", "openai_compatible", "self_hosted"]
-Protocol = Literal["tools"]
+Protocol = Literal["tools", "json"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$", max_length=60)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 # Fields of a request that are said elsewhere: an `extra` of the same name would override them unseen.
@@ -75,13 +85,28 @@ class Sampling(_Frozen):
         return extra
 
 
+class PriceSpec(_Frozen):
+    """What a provider asks for a million tokens, in US dollars."""
+
+    input_usd: Annotated[float, Field(ge=0)]
+    output_usd: Annotated[float, Field(ge=0)]
+
+
 class Runtime(_Frozen):
-    """Knobs that cannot alter an episode: threads, seconds per request, attempts and their first pause."""
+    """Knobs that cannot alter an episode.
+
+    Attributes:
+        workers: threads, and requests at once at most.
+        timeout_s: per request.
+        attempts, backoff_s: requests before an episode is left unscored, and the bound of their first pause.
+        budget_usd: what the sweep may cost in all; it stops before it costs more. Needs the arm's `price`.
+    """
 
     workers: Annotated[int, Field(ge=1, le=64)] = 4
     timeout_s: Annotated[float, Field(gt=0)] = 120.0
     attempts: Annotated[int, Field(ge=1, le=20)] = 5
     backoff_s: Annotated[float, Field(ge=0)] = 1.0
+    budget_usd: Annotated[float, Field(ge=0)] | None = None
 
 
 class ArmSpec(_Frozen):
@@ -98,6 +123,9 @@ class ArmSpec(_Frozen):
         max_turns: the turn budget the harness was written for; the environment must have the same.
         sampling: how replies are drawn.
         base_url: address, for `openai_compatible` and `self_hosted`.
+        weights: where the served weights must come from, if the endpoint's model list says (vLLM's does): a
+            repository or a folder; by default the model, where that is a repository's name.
+        price: for what it costs; no part of the identity.
         profiles: where the arm exists.
         runtime: operational knobs.
     """
@@ -112,18 +140,24 @@ class ArmSpec(_Frozen):
     max_turns: Annotated[int, Field(ge=1, le=1000)]
     sampling: Sampling
     base_url: str = ""
+    weights: str = ""
+    price: PriceSpec | None = None
     profiles: tuple[Profile, ...]
     runtime: Runtime
+
+    @model_validator(mode="after")
+    def _a_budget_needs_a_price(self) -> "ArmSpec":
+        if self.runtime.budget_usd is not None and self.price is None:
+            raise ValueError("runtime.budget_usd needs the arm's price")
+        return self
 
     def identity(self) -> dict[str, Any]:
         """What alters an episode, as JSON: two arms with equal identities play alike.
 
-        `k` is left out, so that raising it adds passes and repeats none.
+        `k` is left out, so that raising it adds passes and repeats none. The words of the protocol are in it.
         """
-        return self.model_dump(
-            mode="json",
-            include={"slug", "provider", "model", "protocol", "max_turns", "sampling", "base_url"},
-        )
+        own = {"slug", "provider", "model", "protocol", "max_turns", "sampling", "base_url", "weights"}
+        return {**self.model_dump(mode="json", include=own), "prompt": prompt(self.protocol).version}
 
 
 class BoardSpec(_Frozen):

@@ -37,7 +37,12 @@ NEUTRAL = (
     "resources.compute",
     "resources.processes",
 )
-DATA_OF = {"env_service.geography": "env_service/data"}
+DATA_OF = {
+    "env_service.geography": "env_service/data",
+    "geo_assets.sweeps.protocol_tools": "geo_assets/sweeps/prompts/tools",
+    "geo_assets.sweeps.protocol_json": "geo_assets/sweeps/prompts/json",
+    "geo_assets.sweeps.sight": "geo_assets/sweeps/prompts/swatch",
+}
 DYNAMIC = {"__import__", "import_module", "exec", "eval"}
 LENGTH = 32
 

@@ -7,52 +7,45 @@ anew and leaves the base arm's episodes as they are. Costs a minute in the sandb
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import dagster as dg
 
 from env_service.canonical import atomic_write, canonical_json, sha256_hex
 from env_service.client import GeoGuessrEnv
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
-from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.folders import MARKER, Published
-from geo_assets.lineage.versions import content_version
 from geo_assets.sweeps.adapter_arms import PASSES, AdapterSweep, adapter_sweeps
+from geo_assets.sweeps.adapter_outcome import SEEN, Side, check_specs, made_of, seen_in
 from geo_assets.sweeps.adapter_serving import VLM_SERVER, Pair, Serving, check_lineage, served_pair
 from geo_assets.sweeps.factory import (
     CONFIG,
     ENVIRONMENT,
-    PASSES_COMPLETE,
-    PICTURE,
-    facts_of,
-    failures_of,
     finished_sweep,
-    sweep_version,
     telling_episode,
 )
+from geo_assets.sweeps.guards import sees
 from geo_assets.sweeps.harness import SPLIT, DeadEndpoint, Plan, Swept, make_plan, request_sampling, run_sweep
 from geo_assets.sweeps.kept import Kept, mending
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.names import asset_name, folder_name, member_folder
 from geo_assets.sweeps.outcomes import write_outcomes
-from geo_assets.sweeps.pictures import inline, strip
+from geo_assets.sweeps.pictures import strip
 from geo_assets.sweeps.protocol_tools import opening_content, tool_definitions
 from geo_assets.sweeps.replay import replay
 from geo_assets.sweeps.served_models import Opening, ServedModels, WrongBaseServed, check_served, probe
 from geo_assets.sweeps.serving import served_environment
+from geo_assets.sweeps.sight import Sight, pictures_change_replies
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import harness_version
 from resources.endpoints import ChatEndpoint
 
-SEEN = "endpoint.json"
 OPENINGS = 4
-SHOWN = ("mean_env_reward", "median_km", "no_guess_share", "mean_turns", "mean_cost", "mean_output_tokens")
 
 
 def adapter_sweep_assets(stage: Stage) -> list[GeoAsset]:
@@ -80,30 +73,12 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},
         priority=7,
         tags={"arm_kind": sweep.adapter.kind, "provider": sweep.adapter.provider, "protocol": "tools"},
-        checks=[CheckSpec(PASSES_COMPLETE, "Every pass of both arms has been scored.", blocking=False)],
+        checks=check_specs(),
     )
     def sweep_adapter(run: StageRun) -> Made:
         return sweep_pair(run, sweep)
 
     return sweep_adapter
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One arm while it is swept: its folder's store, and what stood there before."""
-
-    arm: ArmSpec
-    store: SweepStore
-    before: frozenset[tuple[int, int]]
-
-    @property
-    def picture(self) -> Path:
-        return self.store.folder / PICTURE
-
-    @property
-    def played(self) -> set[int]:
-        """Passes with an episode that this process has played."""
-        return {sample for sample, task in self.store.keys if (sample, task) not in self.before}
 
 
 def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
@@ -112,6 +87,7 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
     Raises:
         MissingUpstream: environment, base model or adapter has not been built.
         WrongBaseServed: the adapter belongs to another base, or the endpoint serves something else.
+        BlindEndpoint: the base answers alike whatever it is shown.
         AdapterChangesNothing: base and adapter answer alike.
         SweepLocked: another process sweeps the same arm.
         GeoError: the eval split is empty, or an address is missing.
@@ -133,9 +109,9 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
         sides = []
         for arm in sweep.arms:
             folder = run.folder(member_folder(sweep.slug, arm.slug)).path
-            lock = locks.enter_context(WriterLock(folder, f"{run.name} ({arm.slug})"))
+            lock = locks.enter_context(WriterLock(folder, f"{run.name} ({arm.slug})", say=run.say))
             store = SweepStore(folder, lock, identities[arm.slug], run.say)
-            sides.append(_Side(arm, store, frozenset(store.keys)))
+            sides.append(Side(arm, store, frozenset(store.keys)))
         swept = _standing(sides, tasks, top, digest)
         if swept is not None:
             total = sum(len(one.records) for one in swept)
@@ -144,7 +120,7 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
             swept = _play(run, sweep, sides, environment, pair, harness, digest)
         for side in sides:
             write_outcomes(side.store.folder, side.store.records.values())
-    return _made(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
+    return made_of(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
 
 
 def arm_identities(
@@ -185,9 +161,9 @@ def _unpublish(top: Path, digest: str) -> None:
         (top / MARKER).unlink(missing_ok=True)
 
 
-def _standing(sides: Sequence[_Side], tasks: int, top: Path, digest: str) -> list[Swept] | None:
+def _standing(sides: Sequence[Side], tasks: int, top: Path, digest: str) -> list[Swept] | None:
     """Both arms, where all of their episodes stand and the endpoint that gave them was found in order."""
-    if _seen(top).get("identity") != digest or not all(side.picture.exists() for side in sides):
+    if seen_in(top).get("identity") != digest or not all(side.picture.exists() for side in sides):
         return None
     found = [finished_sweep(side.arm, side.store, tasks) for side in sides]
     return [one for one in found if one is not None] if None not in found else None
@@ -196,7 +172,7 @@ def _standing(sides: Sequence[_Side], tasks: int, top: Path, digest: str) -> lis
 def _play(
     run: StageRun,
     sweep: AdapterSweep,
-    sides: Sequence[_Side],
+    sides: Sequence[Side],
     environment: Published,
     pair: Pair,
     harness: str,
@@ -222,6 +198,7 @@ def _play(
         asked = openings(plans[0], served.url)
         found = mending(kept, lambda: probe(endpoint, *names, asked, request_sampling(sweep.base)))
         run.say(f"{sweep.slug}: base and adapter are served, and they differ")
+        sight = mending(kept, lambda: _sight(sweep, serving, endpoint, asked))
         swept = [
             _sweep_side(run, side, plan, served.url, serving, kept)
             for side, plan in zip(sides, plans, strict=True)
@@ -239,7 +216,7 @@ def _play(
             raise
         for one, side in zip(swept, sides, strict=True):
             _picture(side, one, served.url, kept)
-    body = {"identity": digest, "probe": found.facts()}
+    body = {"identity": digest, "probe": found.facts(), "sight": sight.facts()}
     atomic_write(run.folder(folder_name(sweep.slug)).path / SEEN, canonical_json(body))
     return swept
 
@@ -251,23 +228,15 @@ def _plan(
     return replace(plan, sweep=sweep.slug)
 
 
-def _picture(side: _Side, swept: Swept, env_url: str, kept: Sequence[Kept]) -> None:
+def _picture(side: Side, swept: Swept, env_url: str, kept: Sequence[Kept]) -> None:
     steps = mending(kept, lambda: replay(telling_episode(swept.records), env_url))
     atomic_write(side.picture, strip(steps))
 
 
 def _sweep_side(
-    run: StageRun, side: _Side, plan: Plan, env_url: str, serving: Serving, kept: Sequence[Kept]
+    run: StageRun, side: Side, plan: Plan, env_url: str, serving: Serving, kept: Sequence[Kept]
 ) -> Swept:
-    runtime = side.arm.runtime
-    endpoint = ChatEndpoint(
-        serving.base_url,
-        side.arm.model,
-        serving.key,
-        timeout_s=runtime.timeout_s,
-        attempts=runtime.attempts,
-        backoff_s=runtime.backoff_s,
-    )
+    endpoint = _endpoint(side.arm, serving)
     try:
         swept = run_sweep(plan, env_url, endpoint, side.store, run.say, kept=kept)
     finally:
@@ -277,6 +246,31 @@ def _sweep_side(
             f"{run.name} has no scored episode of {side.arm.slug}", "Check the endpoint and run it again"
         )
     return swept
+
+
+def _endpoint(arm: ArmSpec, serving: Serving) -> ChatEndpoint:
+    runtime = arm.runtime
+    return ChatEndpoint(
+        serving.base_url,
+        arm.model,
+        serving.key,
+        timeout_s=runtime.timeout_s,
+        attempts=runtime.attempts,
+        backoff_s=runtime.backoff_s,
+        most=runtime.workers,
+    )
+
+
+def _sight(sweep: AdapterSweep, serving: Serving, endpoint: ServedModels, asked: Sequence[Opening]) -> Sight:
+    """Whether the base model sees: swatches of a real one; a tiny one cannot name colours."""
+    if sweep.profile == "live":
+        model = _endpoint(sweep.base, serving)
+        try:
+            return sees(sweep.base, model, sweep.slug)
+        finally:
+            model.close()
+    fix = f"Look at what serves {sweep.base.slug}, then run: geo sweep {sweep.slug}"
+    return pictures_change_replies(endpoint, sweep.base.slug, asked, request_sampling(sweep.base), fix)
 
 
 def openings(plan: Plan, env_url: str) -> list[Opening]:
@@ -309,76 +303,3 @@ def _reported(swept: Swept, arm: ArmSpec) -> None:
             f"The endpoint says that {others} answered where {arm.model} was asked",
             "Serve each under its own name and run the sweep again",
         )
-
-
-def _seen(top: Path) -> dict[str, Any]:
-    """What was found out about the endpoint of the last finished sweep; empty where nothing was."""
-    try:
-        value = json.loads((top / SEEN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _made(
-    sweep: AdapterSweep,
-    sides: Sequence[_Side],
-    swept: Sequence[Swept],
-    tasks: int,
-    environment: Published,
-    pair: Pair,
-    harness: str,
-    digest: str,
-    top: Path,
-) -> Made:
-    arms = {
-        side.arm.slug: facts_of(side.arm, one, tasks, environment.data_version, harness)
-        | {"sweep_version": sweep_version(side.arm, one)}
-        for side, one in zip(sides, swept, strict=True)
-    }
-    wanted, scored = tasks * PASSES * len(arms), sum(len(one.records) for one in swept)
-    unscored = sum(len(one.unscored) for one in swept)
-    base, adapter = arms[sweep.base.slug], arms[sweep.adapter.slug]
-    facts = {
-        "sweep": sweep.slug,
-        "base": sweep.base.slug,
-        "adapter": sweep.adapter.slug,
-        "base_version": pair.base.data_version,
-        "adapter_version": pair.adapter.data_version,
-        "environment_version": environment.data_version,
-        "harness_version": harness,
-        "identity": digest,
-        "tasks": tasks,
-        "k": PASSES,
-        "episodes": scored,
-        "unscored": unscored,
-        "complete": scored == wanted,
-        **{f"base_{name}": base[name] for name in SHOWN if name in base},
-        **{f"adapter_{name}": adapter[name] for name in SHOWN if name in adapter},
-        "arms": arms,
-    }
-    metadata: dict[str, Any] = {
-        "arms": dg.MetadataValue.md(_table(arms)),
-        "endpoint": dg.MetadataValue.json(_seen(top).get("probe") or {}),
-    }
-    for side, one in zip(sides, swept, strict=True):
-        slug, shown = side.arm.slug, side.picture.read_bytes()
-        metadata[f"episode_{slug}"] = dg.MetadataValue.md(
-            inline(shown, "image/jpeg", f"one episode of {side.arm.label}")
-        )
-        metadata[f"episode_{slug}_path"] = dg.MetadataValue.path(str(side.picture))
-        metadata[f"failures_{slug}"] = dg.MetadataValue.json(failures_of(one.records))
-    check = Check(
-        PASSES_COMPLETE, scored == wanted, {"scored": scored, "wanted": wanted, "unscored": unscored}
-    )
-    version = content_version({slug: found["sweep_version"] for slug, found in arms.items()})
-    return Made(version, facts, metadata, [check])
-
-
-def _table(arms: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = ["| arm | " + " | ".join(SHOWN) + " |", "|---|" + "---:|" * len(SHOWN)]
-    lines += [
-        f"| {found['label']} | " + " | ".join(str(found.get(name, "–")) for name in SHOWN) + " |"
-        for found in arms.values()
-    ]
-    return "\n".join(lines)

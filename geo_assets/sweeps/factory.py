@@ -5,7 +5,7 @@ that is killed goes on where it stopped; one whose environment, arm or harness h
 keeps the old episodes aside. Costs what the model's provider asks for; the sandbox policies cost seconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -15,7 +15,8 @@ from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, StageRun, geo_asset
-from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan, run_sweep
+from geo_assets.sweeps.guards import figures, guarded, read_found
+from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan
 from geo_assets.sweeps.kept import mending
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.names import asset_name, folder_name
@@ -24,6 +25,7 @@ from geo_assets.sweeps.pictures import inline, strip
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import replay
 from geo_assets.sweeps.serving import served_environment, served_model
+from geo_assets.sweeps.spending import read_calls
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import episodes_version, harness_version, model_version, served_modules
 
@@ -31,6 +33,7 @@ ENVIRONMENT = "eval_environment"
 CONFIG = "config.json"
 PICTURE = "episode.jpg"
 PASSES_COMPLETE = "passes_complete"
+SIGHT = ("how", "asked", "seen")
 
 
 def sweep_assets(stage: Stage) -> list[GeoAsset]:
@@ -59,7 +62,8 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         tags={"arm_kind": arm.kind, "provider": arm.provider, "protocol": arm.protocol},
         checks=[
             # Not blocking: an incomplete arm is shown as incomplete on the board, and never paired.
-            CheckSpec(PASSES_COMPLETE, "Every pass over every task has been scored.", blocking=False)
+            CheckSpec(PASSES_COMPLETE, "Every pass over every task has been scored.", blocking=False),
+            *guard_specs(),
         ],
     )
     def sweep(run: StageRun) -> Made:
@@ -91,11 +95,11 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         "model": model_version(arm),
     }
     folder = run.folder(folder_name(arm.slug)).path
-    with WriterLock(folder, run.name) as lock:
+    with WriterLock(folder, run.name, say=run.say) as lock:
         store = SweepStore(folder, lock, identity, run.say)
         tasks, picture = int(environment.facts.get("tasks", 0)), folder / PICTURE
         finished = finished_sweep(arm, store, tasks)
-        if finished is not None and picture.exists():
+        if finished is not None and picture.exists() and read_found(folder):
             run.say(f"{arm.slug}: all {len(finished.records):,} episodes are there; nothing is asked again")
             swept, shown = finished, picture.read_bytes()
         else:
@@ -105,7 +109,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
             ):
                 kept = (served, *model.kept)
                 plan = mending(kept, lambda: make_plan(arm, served.url, environment.data_version, harness))
-                swept = run_sweep(plan, served.url, model.endpoint, store, run.say, kept=kept)
+                swept = guarded(plan, served.url, model.endpoint, store, run.say, kept=kept)
                 if not swept.records:
                     raise DeadEndpoint(
                         f"{run.name} has no scored episode", "Check the endpoint and run it again"
@@ -120,9 +124,38 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         "episode": dg.MetadataValue.md(inline(shown, "image/jpeg", f"one episode of {arm.label}")),
         "failures": dg.MetadataValue.json(failures_of(swept.records)),
     }
+    metadata["calls"] = dg.MetadataValue.json(dict(read_calls(folder).causes))
     scored = {"scored": len(swept.records), "wanted": tasks * arm.k, "unscored": len(swept.unscored)}
-    check = Check(PASSES_COMPLETE, swept.complete and len(swept.records) == tasks * arm.k, scored)
-    return Made(sweep_version(arm, swept), facts, metadata, [check])
+    complete = Check(PASSES_COMPLETE, swept.complete and len(swept.records) == tasks * arm.k, scored)
+    checks = [complete, *guard_checks(arm.slug, swept, tasks, arm.k, read_found(folder))]
+    return Made(sweep_version(arm, swept), facts, metadata, checks)
+
+
+def guard_specs() -> list[CheckSpec]:
+    """The guards as checks: a sweep that a guard refuses does not get this far, so each says its figure."""
+    return [
+        CheckSpec("served_as_declared", "The endpoint listed this model, before and after the sweep."),
+        CheckSpec("pictures_seen", "The endpoint saw its pictures before anything was played."),
+        CheckSpec("endpoint_alive", "Replies without a finish reason are at most 2 %."),
+        CheckSpec("one_reward_scale", "Every stored reward follows from distance and cost by one formula."),
+        CheckSpec("passes_are_whole", "Episodes by tasks is at most k, and each (task, sample) stands once."),
+    ]
+
+
+def guard_checks(slug: str, swept: Swept, tasks: int, k: int, found: Mapping[str, Any]) -> list[Check]:
+    """The outcomes of `guard_specs` over what stands and what was found out about the endpoint."""
+    seen = found.get("sight") or {}
+    figured = figures(swept.records, tasks, k, slug)
+    alive = figured["endpoint_alive"]
+    return [
+        Check("served_as_declared", bool(found), {"listed": found.get("listed")}),
+        Check(
+            "pictures_seen", bool(seen.get("seen")), {key: seen.get(key) for key in ("how", "asked", "seen")}
+        ),
+        Check("endpoint_alive", alive["share"] <= alive["limit"], alive),
+        Check("one_reward_scale", True, figured["one_reward_scale"]),
+        Check("passes_are_whole", True, figured["passes_are_whole"]),
+    ]
 
 
 def finished_sweep(arm: ArmSpec, store: SweepStore, tasks: int) -> Swept | None:

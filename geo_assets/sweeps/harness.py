@@ -6,51 +6,64 @@ play; an environment that keeps failing stops the sweep. A *model's* failure is 
 
 Passes are interleaved, sample 0 of all tasks first, so that a sweep interrupted anywhere is a complete pass@1
 and the start of the next. One thread writes. An endpoint that answers nothing is given up early, and passes
-in which more than 2 % of the replies have no finish reason are quarantined.
+in which more than 2 % of the replies have no finish reason are quarantined. A signal, or a budget that is
+spent, ends the sweep between episodes: what is in play is played to its end, or dropped whole.
 """
 
-import queue
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import Any
 
-from env_service.canonical import sha256_hex
-from env_service.client import GeoGuessrEnv, ServerError, SessionLost, num_tasks, schema
+from env_service.client import GeoGuessrEnv, num_tasks, schema
 from env_service.errors import GeoError
-from env_service.models import GeoObservation
 from geo_assets.config.arms import ArmSpec
-from geo_assets.sweeps import protocol_tools
-from geo_assets.sweeps.kept import Kept, mending
-from geo_assets.sweeps.protocol_tools import Played, Tool
-from geo_assets.sweeps.records import EpisodeRecord, Provenance, Timing
-from geo_assets.sweeps.results import result_of
+from geo_assets.sweeps import scales
+from geo_assets.sweeps.crew import SPLIT, Crew, EnvironmentUnusable, Unscored, request_sampling, seed_of
+from geo_assets.sweeps.kept import Kept
+from geo_assets.sweeps.protocol_tools import Tool
+from geo_assets.sweeps.records import EpisodeRecord
+from geo_assets.sweeps.spending import Budget, BudgetSpent, CallLog, faults_in_words
+from geo_assets.sweeps.stopping import Stopping
 from geo_assets.sweeps.store import SweepStore
-from resources.endpoints import ChatEndpoint, ProviderError, Reply
+from resources.calls import Price
+from resources.endpoints import ChatEndpoint
+from resources.replies import SILENT_FAULTS
 
-SPLIT = "eval"
-LIBRARIES = ("openai", "pydantic")
-SESSION_TRIES = 5
-SESSION_PAUSE_S = 0.5
+__all__ = [
+    "SPLIT",
+    "BudgetDiffers",
+    "BudgetSpent",
+    "DeadEndpoint",
+    "EnvironmentUnusable",
+    "Plan",
+    "SweepStopped",
+    "Swept",
+    "make_plan",
+    "request_sampling",
+    "run_sweep",
+    "seed_of",
+    "unfinished_share",
+]
+
 MAX_UNFINISHED_SHARE = 0.02
 GIVE_UP_AFTER = 12
 SAY_EVERY_S = 2.0
+TICK_S = 0.5
 ETA_AFTER = 20
+GRACE_S = 60.0
+"""How long episodes in play are waited for once the sweep has been told to stop."""
 
 
 class BudgetDiffers(GeoError):
     """The environment's turn budget is not the one the arm was declared with."""
 
 
-class EnvironmentUnusable(GeoError):
-    """The environment kept failing; nothing was recorded for the episodes in play."""
-
-
 class DeadEndpoint(GeoError):
     """Too many replies without a finish reason; the message names the share and where the passes went."""
+
+
+class SweepStopped(GeoError):
+    """The sweep was told to stop; the message says what is kept, dropped and left."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +129,6 @@ def make_plan(
     return Plan(arm, tasks, environment_version, harness_version, tools)
 
 
-def seed_of(arm: ArmSpec, sample: int) -> int:
-    """The seed asked of the endpoint: one per pass, and nothing in it depends on the task."""
-    return int(sha256_hex(f"{arm.slug}:{sample}".encode())[:7], 16)
-
-
 def run_sweep(
     plan: Plan,
     env_url: str,
@@ -144,44 +152,141 @@ def run_sweep(
     Raises:
         DeadEndpoint: the endpoint answered nothing, or too little; see the module.
         EnvironmentUnusable: the environment kept failing.
+        TwoRewardScales: the environment pays by a formula that no table knows.
         ServerDied: a server of the sweep's own cannot be brought back.
+        SweepStopped, BudgetSpent: it ended early; everything played to its end is kept.
         DamagedEpisodes, LockLost: the store refused.
     """
     todo = [key for key in plan.keys if key not in store.keys]
     say(f"{plan.arm.slug}: {len(plan.keys) - len(todo):,} of {len(plan.keys):,} episodes are there")
-    crew = _Crew(plan, env_url, endpoint, todo, workers or plan.arm.runtime.workers, kept)
-    empty: dict[tuple[int, int], str] = {}
-    streak, said, began = 0, time.monotonic(), time.monotonic()
+    scales.one_scale(store.records.values(), plan.slug)
+    run = _Run(plan, store, endpoint, len(todo), say)
+    crew = Crew(plan, env_url, endpoint, todo, workers or plan.arm.runtime.workers, kept, run.may_begin)
     try:
-        for done, outcome in enumerate(crew.outcomes(), start=1):
-            if isinstance(outcome, _Unscored):
-                store.unscored(outcome.task, outcome.sample, outcome.error.fault, str(outcome.error))
-                empty[outcome.sample, outcome.task] = outcome.error.fault
-                streak += 1
-                if streak >= GIVE_UP_AFTER:
-                    raise DeadEndpoint(
-                        f"{plan.arm.slug}: {streak} episodes in a row got no reply, the last because "
-                        f"{outcome.error.problem}",
-                        f"Check the endpoint, then run: geo sweep {plan.slug} --resume",
-                    )
-            else:
-                store.append(*outcome)
-                streak = 0
-            if time.monotonic() - said > SAY_EVERY_S:
-                said = time.monotonic()
-                rate = done / (said - began)
-                left = (len(todo) - done) / rate
-                unscored = f", {len(empty)} unscored" if empty else ""
-                # The first episodes carry the servers' warm-up and would promise hours.
-                soon = f", about {left:,.0f} s left" if done >= ETA_AFTER else ""
-                say(f"{plan.arm.slug}: {done:,} of {len(todo):,} played{unscored}{soon}")
+        with Stopping(crew.wind_down) as stopping:
+            run.take(crew, stopping)
     finally:
         crew.stop()
+        run.log.write()
         store.finish()
-    _refuse_dead_passes(plan, store, empty)
+    _refuse_dead_passes(plan, store, run.empty)
+    swept = standing(plan, store)
+    say(f"{plan.arm.slug}: {len(swept.records):,} of {len(plan.keys):,} episodes scored{run.costs()}")
+    run.refuse_early_end(stopping)
+    return swept
+
+
+def standing(plan: Plan, store: SweepStore) -> Swept:
+    """What stands of a plan."""
     wanted = [store.records[key] for key in plan.keys if key in store.records]
-    say(f"{plan.arm.slug}: {len(wanted):,} of {len(plan.keys):,} episodes scored")
     return Swept(tuple(wanted), tuple(key for key in plan.keys if key not in store.records))
+
+
+class _Run:
+    """One run of a sweep: keeps what comes, counts it, and says how far it is."""
+
+    def __init__(
+        self, plan: Plan, store: SweepStore, endpoint: ChatEndpoint, count: int, say: Callable[[str], None]
+    ) -> None:
+        self._plan, self._store, self._endpoint, self._say = plan, store, endpoint, say
+        self._count = count
+        self._done = self._streak = 0
+        self._began = self._said = time.monotonic()
+        self._out_of_budget = False
+        self.empty: dict[tuple[int, int], str] = {}
+        self.log = CallLog(store.folder, endpoint.calls)
+        runtime = plan.arm.runtime
+        price = plan.arm.price
+        self.budget = Budget(
+            self.log, Price(price.input_usd, price.output_usd) if price else None, runtime.budget_usd
+        )
+
+    def may_begin(self, in_play: int) -> bool:
+        """Whether the budget has room for another episode."""
+        allowed = self.budget.allows(in_play, len(self._store.records))
+        self._out_of_budget |= not allowed
+        return allowed
+
+    def take(self, crew: Crew, stopping: Stopping) -> None:
+        """Keep what the crew brings until it has ended."""
+        told_at: float | None = None
+        for outcome in crew.outcomes(TICK_S):
+            if isinstance(outcome, Unscored):
+                self._unscored(outcome)
+            elif outcome is not None:
+                scales.one_scale([outcome[0]], self._plan.slug)
+                self._store.append(*outcome)
+                self._done, self._streak = self._done + 1, 0
+            if stopping.by and told_at is None:
+                told_at = time.monotonic()
+                self._say(f"{self._plan.arm.slug}: {stopping.by}; episodes in play are played to their end")
+            if told_at is not None and time.monotonic() - told_at > GRACE_S:
+                return
+            self._tell()
+
+    def refuse_early_end(self, stopping: Stopping) -> None:
+        """Say that the sweep ended before it was done.
+
+        Raises:
+            SweepStopped: by a signal.
+            BudgetSpent: by its budget.
+        """
+        left = len(self._plan.keys) - len(self._store.keys & set(self._plan.keys))
+        slug, resume = self._plan.arm.slug, f"geo sweep {self._plan.slug} --resume"
+        if stopping.by and left:
+            raise SweepStopped(
+                f"{slug}: stopped by {stopping.by}; {self._done:,} episodes of this run are kept, none is "
+                f"half played, {left:,} of {len(self._plan.keys):,} are left",
+                f"Run: {resume}",
+            )
+        if self._out_of_budget and left:
+            raise BudgetSpent(
+                f"{slug}: the budget is spent ({self.budget.words()}); {left:,} of "
+                f"{len(self._plan.keys):,} episodes are left",
+                f"Raise runtime.budget_usd of the arm in arms.yaml and run: {resume}",
+            )
+
+    def costs(self) -> str:
+        """Failed calls by cause, and dollars, as they are said at the end."""
+        total = self.log.total
+        failed = f"; {total.calls:,} calls, failed: {faults_in_words(total.faults)}" if total.faults else ""
+        spent = self.budget.words()
+        return failed + (f"; {spent}" if spent else "")
+
+    def _unscored(self, outcome: Unscored) -> None:
+        error = outcome.error
+        self._store.unscored(outcome.task, outcome.sample, error.fault, str(error), outcome.causes)
+        self.empty[outcome.sample, outcome.task] = error.fault
+        self._done += 1
+        self._streak += 1
+        if self._streak >= GIVE_UP_AFTER:
+            raise DeadEndpoint(
+                f"{self._plan.arm.slug}: {self._streak} episodes in a row got no reply, the last because "
+                f"{error.problem}",
+                f"Check the endpoint, then run: geo sweep {self._plan.slug} --resume",
+            )
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self._said <= SAY_EVERY_S:
+            return
+        self._said = now
+        self.log.write()
+        parts = [f"{self._plan.arm.slug}: {self._done:,} of {self._count:,} played"]
+        if self.empty:
+            parts.append(f"{len(self.empty):,} unscored")
+        faults = self._endpoint.calls.tally().faults
+        if faults:
+            parts.append(f"failed calls: {faults_in_words(faults)}")
+        if self._endpoint.pacing.rate is not None:
+            parts.append(f"paced to {self._endpoint.pacing.rate:.1f} requests a second")
+        if spent := self.budget.words():
+            parts.append(spent)
+        # The first episodes carry the servers' warm-up and would promise hours.
+        if self._done >= ETA_AFTER:
+            left = (self._count - self._done) * (now - self._began) / self._done
+            parts.append(f"about {left:,.0f} s left")
+        self._say(", ".join(parts))
 
 
 def unfinished_share(records: Sequence[EpisodeRecord], empty: int) -> float:
@@ -191,11 +296,11 @@ def unfinished_share(records: Sequence[EpisodeRecord], empty: int) -> float:
     return unfinished / replies if replies else 0.0
 
 
-def _refuse_dead_passes(plan: Plan, store: SweepStore, faults: dict[tuple[int, int], str]) -> None:
+def _refuse_dead_passes(plan: Plan, store: SweepStore, faults: Mapping[tuple[int, int], str]) -> None:
     shares = {}
     for sample in range(plan.arm.k):
         records = [record for key, record in store.records.items() if key[0] == sample]
-        silent = sum(key[0] == sample and fault == "empty" for key, fault in faults.items())
+        silent = sum(key[0] == sample and fault in SILENT_FAULTS for key, fault in faults.items())
         shares[sample] = unfinished_share(records, silent)
     bad = {sample: share for sample, share in shares.items() if share > MAX_UNFINISHED_SHARE}
     if bad:
@@ -206,186 +311,3 @@ def _refuse_dead_passes(plan: Plan, store: SweepStore, faults: dict[tuple[int, i
             f"these passes were moved to {folder.name} and count for nothing",
             f"Check the endpoint, then run: geo sweep {plan.slug} --resume",
         )
-
-
-@dataclass(frozen=True)
-class _Unscored:
-    sample: int
-    task: int
-    error: ProviderError
-
-
-_Outcome = tuple[EpisodeRecord, Timing] | _Unscored
-
-
-class _OwnSession:
-    """A thread's environment session: opened when needed, and anew after every environment error."""
-
-    def __init__(self, slug: str, url: str, stopped: threading.Event, kept: Sequence[Kept]) -> None:
-        self._slug = slug
-        self._url = url
-        self._stopped = stopped
-        self._kept = kept
-        self._env: GeoGuessrEnv | None = None
-
-    def reset(self, split: str, index: int) -> GeoObservation:
-        """Start an episode."""
-        if self._env is None:
-            self._env = GeoGuessrEnv(self._url)
-        return self._env.reset(split=split, index=index).observation
-
-    def step(self, action: dict[str, Any]) -> GeoObservation:
-        """Play one action."""
-        if self._env is None:
-            raise SessionLost("the session was closed in the middle of an episode")
-        return self._env.step(action).observation
-
-    def replayed(self, play: Callable[["_OwnSession"], Played]) -> Played:
-        """An episode from its start, on a fresh session for as long as the environment fails.
-
-        Raises:
-            EnvironmentUnusable: it failed several times in a row.
-            ServerDied: a server died for good.
-            ProviderError: the endpoint gave no reply, and did not do so because its server had died.
-        """
-
-        def fresh() -> Played:
-            try:
-                return play(self)
-            except BaseException:
-                self.close()
-                raise
-
-        for attempt in range(1, SESSION_TRIES + 1):
-            try:
-                return mending(self._kept, fresh)
-            except (ServerError, SessionLost) as error:
-                if attempt == SESSION_TRIES:
-                    raise EnvironmentUnusable(
-                        f"The environment failed {attempt} times in a row: {error.problem}",
-                        f"Finished episodes are kept; run: geo sweep {self._slug}. If it stays so, build it "
-                        "again: geo build --only eval_environment",
-                    ) from error
-                self._stopped.wait(SESSION_PAUSE_S * 2 ** (attempt - 1))
-        raise AssertionError("unreachable")
-
-    def close(self) -> None:
-        """End the session."""
-        env, self._env = self._env, None
-        if env is not None:
-            env.close()
-
-
-class _Crew:
-    """Threads that take keys in order and hand back outcomes; each has an environment session of its own."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        env_url: str,
-        endpoint: ChatEndpoint,
-        todo: Sequence[tuple[int, int]],
-        workers: int,
-        kept: Sequence[Kept],
-    ) -> None:
-        self._plan = plan
-        self._env_url = env_url
-        self._endpoint = endpoint
-        self._kept = kept
-        self._count = len(todo)
-        self._keys: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
-        self._out: queue.SimpleQueue[_Outcome | BaseException] = queue.SimpleQueue()
-        self._stopped = threading.Event()
-        for key in todo:
-            self._keys.put(key)
-        self._threads = [
-            threading.Thread(target=self._work, daemon=True, name=f"{plan.arm.slug} {number}")
-            for number in range(min(workers, len(todo)))
-        ]
-
-    def outcomes(self) -> Iterator[_Outcome]:
-        """Start the threads and give what they bring; raises what stopped one of them."""
-        for thread in self._threads:
-            thread.start()
-        for _ in range(self._count):
-            outcome = self._out.get()
-            if isinstance(outcome, BaseException):
-                raise outcome
-            yield outcome
-
-    def stop(self) -> None:
-        """Let the threads end after the reply they wait for; what they bring then is not kept."""
-        self._stopped.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout=SAY_EVERY_S)
-
-    def _work(self) -> None:
-        session = _OwnSession(self._plan.slug, self._env_url, self._stopped, self._kept)
-        try:
-            while not self._stopped.is_set():
-                try:
-                    sample, task = self._keys.get_nowait()
-                except queue.Empty:
-                    return
-                try:
-                    self._out.put(self._play(session, sample, task))
-                except ProviderError as error:
-                    self._out.put(_Unscored(sample, task, error))
-        except BaseException as error:
-            self._out.put(error)
-        finally:
-            session.close()
-
-    def _play(self, session: "_OwnSession", sample: int, task: int) -> _Outcome:
-        plan, began = self._plan, time.monotonic()
-        seed = seed_of(plan.arm, sample)
-        sampling = request_sampling(plan.arm)
-
-        def ask(messages: Any, tools: Any) -> Reply:
-            return self._endpoint.complete(messages, tools, sampling, seed)
-
-        played = session.replayed(
-            lambda env: protocol_tools.play(env, ask, plan.tools, SPLIT, task, plan.arm.max_turns)
-        )
-        timing = Timing(
-            task_index=task,
-            sample=sample,
-            latencies_s=tuple(round(reply.latency_s, 4) for reply in played.replies),
-            attempts=tuple(reply.attempts for reply in played.replies),
-            wall_s=round(time.monotonic() - began, 3),
-            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-        return _record(plan, played, task, sample, seed), timing
-
-
-def request_sampling(arm: ArmSpec) -> dict[str, Any]:
-    """The arm's sampling as fields of a request."""
-    sampling = arm.sampling
-    body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
-    if sampling.top_p is not None:
-        body["top_p"] = sampling.top_p
-    return body | sampling.extra
-
-
-def _record(plan: Plan, played: Played, task: int, sample: int, seed: int) -> EpisodeRecord:
-    return EpisodeRecord(
-        arm=plan.arm.slug,
-        split=SPLIT,
-        task_index=task,
-        task_id=str(played.last.metadata["task_id"]),
-        sample=sample,
-        seed=seed,
-        opening_sha256=played.opening_sha256,
-        turns=played.turns,
-        result=result_of(played),
-        provenance=Provenance(
-            environment_version=plan.environment_version,
-            harness_version=plan.harness_version,
-            prompt_version=protocol_tools.prompt_version(),
-            protocol=plan.arm.protocol,
-            model_asked=plan.arm.model,
-            models_reported=tuple(sorted({reply.model_reported for reply in played.replies})),
-            libraries={name: version(name) for name in LIBRARIES},
-        ),
-    )

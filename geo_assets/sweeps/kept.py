@@ -68,7 +68,7 @@ class KeptServer:
         name: str,
         command: str,
         config: Path | None = None,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 180.0,
     ) -> None:
         self.name = name
         self._module = module

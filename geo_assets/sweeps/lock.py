@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,15 +44,23 @@ class WriterLock:
         folder: the sweep's folder.
         name: what messages call the sweep.
         stale_s: silence after which a lock counts as abandoned.
+        say: told of a lock that was taken over.
 
     Raises:
         SweepLocked: on entering, when a living owner holds it.
     """
 
-    def __init__(self, folder: Path, name: str, stale_s: float = STALE_S) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        stale_s: float = STALE_S,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.folder = folder
         self.name = name
         self.stale_s = stale_s
+        self._say = say
         self._token = uuid.uuid4().hex
         self._since = datetime.now(UTC).isoformat(timespec="seconds")
         self._stop = threading.Event()
@@ -70,10 +78,16 @@ class WriterLock:
             if owner and not self._abandoned(owner):
                 raise SweepLocked(
                     f"{self.name} is being written by process {owner.get('pid')} on {owner.get('host')} "
-                    f"since {owner.get('since')}",
+                    f"since {owner.get('since')} (for {_age(owner)}; it last gave a sign "
+                    f"{_silence_s(owner):.0f} s ago)",
                     "Wait for it, or stop it and run the same command again",
                 )
             self._write()
+        if owner is not None:
+            self._say(
+                f"{self.name}: took over the lock of process {owner.get('pid')} on {owner.get('host')}, that "
+                f"held it for {_age(owner)} and is gone (its last sign was {_silence_s(owner):.0f} s ago)"
+            )
         self._beating = threading.Thread(target=self._beat, daemon=True, name=f"lock {self.name}")
         self._beating.start()
         return self
@@ -130,8 +144,7 @@ class WriterLock:
         return owner if isinstance(owner, dict) else {}
 
     def _abandoned(self, owner: dict[str, Any]) -> bool:
-        silent = time.time() - float(owner.get("heartbeat") or 0.0)
-        if silent > self.stale_s:
+        if _silence_s(owner) > self.stale_s:
             return True
         return owner.get("host") == socket.gethostname() and not _alive(int(owner.get("pid") or 0))
 
@@ -141,6 +154,25 @@ class WriterLock:
         with (self.folder / GUARD).open("wb") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+
+def _silence_s(owner: Mapping[str, Any]) -> float:
+    try:
+        return max(0.0, time.time() - float(owner.get("heartbeat") or 0.0))
+    except (TypeError, ValueError):
+        return time.time()
+
+
+def _age(owner: Mapping[str, Any]) -> str:
+    """How long an owner has had a lock, in words."""
+    try:
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(str(owner.get("since")))).total_seconds()
+    except (TypeError, ValueError):
+        return "an unknown time"
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def _alive(pid: int) -> bool:

@@ -5,8 +5,9 @@ a reply without a call ends the episode, its words being the answer. Two things 
 sake. The turn budget is stated once, in the opening message, and nowhere else. On the last turn a guess is
 demanded, and the episode is marked `forced`.
 
-OpenAI's tool messages carry text only, so pictures follow in a user message behind the tool messages of the
-same reply. Tool definitions are the environment's own, from `/schema`; no tool is named here but the guess.
+The words are files in `prompts/tools`. OpenAI's tool messages carry text only, so pictures follow in a user
+message behind the tool messages of the same reply. Tool definitions are the environment's own, from
+`/schema`; no tool is named here but the guess.
 """
 
 import base64
@@ -17,16 +18,13 @@ from typing import Any, Protocol
 
 from env_service.canonical import canonical_json, sha256_hex
 from env_service.models import MAX_RESPONSE, GeoObservation
-from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.prompts import prompt
 from geo_assets.sweeps.records import Pose, Turn
 from resources.endpoints import Reply, ToolCall
 
 NAME = "tools"
 GUESS_TOOL = "submit_guess"
 GUESS_OP = "guess"
-BUDGET = "You have {turns} turns in all."
-DEMAND = f"This is your last turn. Call {GUESS_TOOL} now with your best latitude and longitude."
-PICTURE_AFTER = "Picture after {tool}:"
 MAX_ARGUMENTS = 500_000
 MAX_DEPTH = 8
 MEDIA = {"view": "image/jpeg", "map": "image/png"}
@@ -65,9 +63,19 @@ class Played:
     forced: bool
 
 
-def prompt_version() -> str:
-    """Version of the words that this protocol adds to the environment's."""
-    return content_version([NAME, BUDGET, DEMAND, PICTURE_AFTER])[:12]
+def budget(turns: int) -> str:
+    """The words that state the turn budget."""
+    return prompt(NAME)["budget"].format(turns=turns)
+
+
+def demand() -> str:
+    """The words that demand the guess."""
+    return prompt(NAME)["demand"].format(guess=GUESS_TOOL)
+
+
+def picture_after(tool: str) -> str:
+    """The words before a picture that a call brought."""
+    return prompt(NAME)["picture_after"].format(tool=tool)
 
 
 def tool_definitions(tools: Sequence[Tool], available: Sequence[str]) -> list[dict[str, Any]]:
@@ -88,7 +96,7 @@ def tool_definitions(tools: Sequence[Tool], available: Sequence[str]) -> list[di
 
 def opening_content(seen: GeoObservation, max_turns: int) -> list[dict[str, Any]]:
     """Content of the opening message: the environment's words, the turn budget, and the first picture."""
-    return [_text(f"{seen.prompt} {BUDGET.format(turns=max_turns)}\n{seen.feedback}"), *_picture(seen)]
+    return [text_part(f"{seen.prompt} {budget(max_turns)}\n{seen.feedback}"), *picture_parts(seen)]
 
 
 @dataclass
@@ -133,7 +141,7 @@ def play(
     while not seen.done:
         demanded = seen.steps_remaining == 1 and bool(turns)
         if demanded:
-            talk.add("user", DEMAND)
+            talk.add("user", demand())
             forced = True
         digest = talk.sha256
         reply = ask(talk.messages, definitions)
@@ -142,23 +150,8 @@ def play(
         for number, call in enumerate(reply.tool_calls or (None,)):
             action = flat_action(call, ops) if call else spoken_action(reply.text)
             before, seen = seen, session.step(action)
-            turn = Turn(
-                turn=len(turns) + 1,
-                reply=len(replies),
-                tool=call.name if call else "",
-                arguments=call.arguments if call else "",
-                action=action,
-                pose_before=_pose(before),
-                pose_after=_pose(seen),
-                image_kind=seen.image_kind,
-                image_sha256=picture_sha256(seen),
-                feedback=seen.feedback,
-                cost=seen.action_cost,
-                turns_left=seen.steps_remaining,
-                demanded=demanded,
-                **(_said(reply, digest) if number == 0 else {}),
-            )
-            turns.append(turn)
+            said = words_of(reply, digest) if number == 0 else {}
+            turns.append(turn_of(len(turns) + 1, len(replies), call, action, before, seen, demanded, said))
             if call:
                 shown.append((call, seen))
             if seen.done:
@@ -166,6 +159,35 @@ def play(
         if not seen.done:
             _answer(talk, reply, shown)
     return Played(opening, tuple(turns), seen, tuple(replies), forced)
+
+
+def turn_of(
+    number: int,
+    reply: int,
+    call: ToolCall | None,
+    action: dict[str, Any],
+    before: GeoObservation,
+    seen: GeoObservation,
+    demanded: bool,
+    said: Mapping[str, Any],
+) -> Turn:
+    """The record of one call; `said` is what `words_of` its reply gives, on the reply's first call."""
+    return Turn(
+        turn=number,
+        reply=reply,
+        tool=call.name if call else "",
+        arguments=call.arguments if call else "",
+        action=action,
+        pose_before=_pose(before),
+        pose_after=_pose(seen),
+        image_kind=seen.image_kind,
+        image_sha256=picture_sha256(seen),
+        feedback=seen.feedback,
+        cost=seen.action_cost,
+        turns_left=seen.steps_remaining,
+        demanded=demanded,
+        **said,
+    )
 
 
 def flat_action(call: ToolCall, ops: Mapping[str, str]) -> dict[str, Any]:
@@ -222,7 +244,7 @@ def _answer(talk: Conversation, reply: Reply, shown: Sequence[tuple[ToolCall, Ge
     for call, seen in shown:
         talk.add("tool", seen.feedback, tool_call_id=call.id)
         if seen.image_base64:
-            pictures += [_text(PICTURE_AFTER.format(tool=call.name)), *_picture(seen)]
+            pictures += [text_part(picture_after(call.name)), *picture_parts(seen)]
     if pictures:
         talk.add("user", pictures)
 
@@ -232,7 +254,8 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, children), default=0)
 
 
-def _said(reply: Reply, digest: str) -> dict[str, Any]:
+def words_of(reply: Reply, digest: str) -> dict[str, Any]:
+    """What a reply said, as fields of a turn, and the digest of the conversation that it answered."""
     return {
         "messages_sha256": digest,
         "text": reply.text,
@@ -243,11 +266,13 @@ def _said(reply: Reply, digest: str) -> dict[str, Any]:
     }
 
 
-def _text(words: str) -> dict[str, Any]:
+def text_part(words: str) -> dict[str, Any]:
+    """A part of a message: words."""
     return {"type": "text", "text": words}
 
 
-def _picture(seen: GeoObservation) -> list[dict[str, Any]]:
+def picture_parts(seen: GeoObservation) -> list[dict[str, Any]]:
+    """A part of a message: the picture of an observation, if it has one."""
     if not seen.image_base64:
         return []
     url = f"data:{MEDIA[seen.image_kind]};base64,{seen.image_base64}"

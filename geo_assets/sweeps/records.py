@@ -174,6 +174,7 @@ class Timing(_Frozen):
     Attributes:
         latencies_s: seconds of each reply.
         attempts: requests each reply took.
+        causes: what all its calls ended in, those of an attempt that the environment spoilt included.
         wall_s: the whole episode.
         finished_at: UTC, ISO 8601.
         episode_sha256: digest of the episode's line as it was written; empty where it was not kept.
@@ -183,6 +184,7 @@ class Timing(_Frozen):
     sample: int
     latencies_s: tuple[float, ...]
     attempts: tuple[int, ...]
+    causes: dict[str, int] = Field(default_factory=dict)
     wall_s: float
     finished_at: str
     episode_sha256: str = ""

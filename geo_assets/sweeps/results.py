@@ -61,7 +61,7 @@ def result_of(played: Played) -> Result:
 def failures(played: Played, outcome: str, fabricated: bool) -> tuple[Failure, ...]:
     """The model's own faults, sorted."""
     found: set[Failure] = set()
-    if any(not reply.tool_calls for reply in played.replies):
+    if any(not turn.tool and not turn.arguments for turn in played.turns):
         found.add("prose")
     if any(reply.finish_reason == "length" for reply in played.replies):
         found.add("truncated")

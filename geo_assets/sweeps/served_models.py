@@ -17,7 +17,18 @@ import httpx
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
-from resources.endpoints import Fault, ProviderError
+from resources.replies import Card, Fault, ProviderError, cards_of
+
+__all__ = [
+    "AdapterChangesNothing",
+    "Card",
+    "Opening",
+    "Probe",
+    "ServedModels",
+    "WrongBaseServed",
+    "check_served",
+    "probe",
+]
 
 TRIES = 3
 PAUSE_S = 1.0
@@ -38,15 +49,6 @@ class WrongBaseServed(GeoError):
 
 class AdapterChangesNothing(GeoError):
     """The endpoint answers alike with and without the adapter."""
-
-
-@dataclass(frozen=True)
-class Card:
-    """One entry of `/v1/models`: its id, where its weights come from, and the base of an adapter."""
-
-    id: str
-    root: str
-    parent: str | None
 
 
 @dataclass(frozen=True)
@@ -99,16 +101,7 @@ class ServedModels:
         Raises:
             ProviderError: it does not answer, or not with a list of models.
         """
-        answer = self._ask("/models", None)
-        entries = answer.get("data")
-        if not isinstance(entries, list):
-            raise ProviderError("not_json", f"{self.base_url}/models answered no list of models")
-        cards = [
-            Card(str(entry.get("id")), str(entry.get("root") or ""), entry.get("parent"))
-            for entry in entries
-            if isinstance(entry, dict)
-        ]
-        return {card.id: card for card in cards}
+        return cards_of(self._ask("/models", None), f"{self.base_url}/models")
 
     def reply(self, model: str, body: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[float, ...] | None]:
         """A reply as something to compare, and its tokens' log-probabilities where the endpoint gives them.

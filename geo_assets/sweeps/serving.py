@@ -36,7 +36,7 @@ class FarEnd:
 
 PROVIDERS: Mapping[str, FarEnd] = {
     "openai": FarEnd("https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "anthropic": FarEnd("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "anthropic": FarEnd("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
     "hf_router": FarEnd("https://router.huggingface.co/v1", "HF_TOKEN"),
     "openai_compatible": FarEnd("", "GEO_ENDPOINT_KEY"),
     "self_hosted": FarEnd("", "GEO_ENDPOINT_KEY"),
@@ -151,6 +151,8 @@ def _open(
         timeout_s=runtime.timeout_s,
         attempts=runtime.attempts,
         backoff_s=runtime.backoff_s,
+        dialect="anthropic" if arm.provider == "anthropic" else "openai",
+        most=runtime.workers,
     )
     try:
         yield Model(endpoint, kept)

@@ -5,6 +5,8 @@
                       bytes however they were made
     rejected.jsonl    lines that are no episodes, or not what was written; their episodes are played again
     unscored.jsonl    a log of episodes that a provider spoilt; they are played again
+    calls.json        what the calls of each run ended in, and their tokens
+    endpoint.json     what the endpoint was found to be before and after
     identity.json     for which environment, arm and harness the episodes are valid
     superseded/       episodes of another identity, under the date they were moved aside
     quarantined/      passes of an endpoint that turned out dead
@@ -34,13 +36,15 @@ from geo_assets.sweeps.episode_file import (
 )
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.records import EpisodeRecord, Timing
+from geo_assets.sweeps.spending import CALLS
 
 TIMINGS = "timings.jsonl"
 UNSCORED = "unscored.jsonl"
+LOOKED = "endpoint.json"
 IDENTITY = "identity.json"
 OUTCOMES = "outcomes.parquet"
 # In the order of moving: what says that the folder is finished goes first, what says whose it is goes last.
-FILES = (MARKER, OUTCOMES, EPISODES, REJECTED, TIMINGS, UNSCORED, IDENTITY)
+FILES = (MARKER, OUTCOMES, LOOKED, EPISODES, REJECTED, TIMINGS, UNSCORED, CALLS, IDENTITY)
 SHORT = 12
 
 
@@ -93,9 +97,12 @@ class SweepStore:
         _append(self.folder / EPISODES, line)
         self.records[record.key] = record
 
-    def unscored(self, task_index: int, sample: int, fault: str, problem: str) -> None:
-        """Log an episode that the provider spoilt."""
+    def unscored(
+        self, task_index: int, sample: int, fault: str, problem: str, causes: Mapping[str, int] | None = None
+    ) -> None:
+        """Log an episode that the provider spoilt, and what its calls ended in."""
         body = {"task_index": task_index, "sample": sample, "fault": fault, "problem": problem, "at": _now()}
+        body["causes"] = dict(causes or {})
         self._lock.check()
         _append(self.folder / UNSCORED, canonical_json(body) + b"\n")
 
@@ -108,11 +115,16 @@ class SweepStore:
     def quarantine(self, samples: Iterable[int]) -> Path:
         """Move whole passes out of the way; they will be played again. Returns the folder they went to."""
         bad = set(samples)
+        return self.set_aside(key for key in self.records if key[0] in bad)
+
+    def set_aside(self, keys: Iterable[tuple[int, int]]) -> Path:
+        """Move episodes out of the way; they will be played again. Returns the folder they went to."""
+        bad = set(keys)
         self._lock.check()
         target = _fresh(self.folder / "quarantined" / _date())
-        moved = [self.records[key] for key in sorted(self.records) if key[0] in bad]
+        moved = [self.records[key] for key in sorted(self.records) if key in bad]
         atomic_write(target / EPISODES, b"".join(record.line() for record in moved))
-        self.records = {key: record for key, record in self.records.items() if key[0] not in bad}
+        self.records = {key: record for key, record in self.records.items() if key not in bad}
         self.finish()
         return target
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from env_service.client import GeoGuessrEnv, schema
 from env_service.models import GeoObservation
-from geo_assets.sweeps.protocol_tools import GUESS_OP, GUESS_TOOL, PICTURE_AFTER, tool_definitions
+from geo_assets.sweeps.protocol_tools import GUESS_OP, GUESS_TOOL, picture_after, tool_definitions
 from geo_assets.training.trl_environment import opening_words, result_words
 from resources.sandbox.vlm.processor import scaled
 from resources.sandbox.vlm.specs import Faults
@@ -155,7 +155,7 @@ def messages_of(lesson: Lesson, form: Form) -> list[Message]:
             talk.append({"role": "tool", "name": LOOK_TOOL, "content": content})
         else:
             talk.append({"role": "tool", "name": LOOK_TOOL, "content": [text(look.feedback)]})
-            shown = [text(PICTURE_AFTER.format(tool=LOOK_TOOL)), image(look.picture)]
+            shown = [text(picture_after(LOOK_TOOL)), image(look.picture)]
             talk.append({"role": "user", "content": shown})
     if lesson.guess is None:
         talk.append({"role": "assistant", "content": [text(UNSURE)]})

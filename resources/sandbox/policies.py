@@ -11,7 +11,12 @@ opening picture, how many calls have been made, which tools are offered) and of 
 | best-fixed-point | always the one best point in hindsight | the strongest answer that ignores the picture |
 | random-land-point | any land, uniformly by area | the floor of guessing |
 | never-guesses | looks around, then rereads its pins until its turns run out | the zero |
+| fabricator | writes tool answers that it never got, then guesses any land | words are no observation |
 | prose-answer | talks and calls no tool | a harness must not wait for it |
+| slow-and-limited | the fixed point, slowly, and refusing for rate | a provider's limits |
+
+They play natively (tools in the request) and under a protocol of one JSON object per turn and one picture: a
+policy that looks about then looks where the opening looked, for that picture is all it can know it by.
 """
 
 import math
@@ -63,6 +68,7 @@ class Moment:
         calls_made: tool calls in the conversation so far.
         tools: names of the tools offered.
         seed: the request's seed.
+        one_picture: the request holds the current picture only.
     """
 
     truth: Truth
@@ -70,6 +76,7 @@ class Moment:
     calls_made: int
     tools: tuple[str, ...]
     seed: int
+    one_picture: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,9 @@ class Policies:
             "best-fixed-point",
             "random-land-point",
             "never-guesses",
+            "fabricator",
             "prose-answer",
+            "slow-and-limited",
         ),
         init=False,
     )
@@ -107,7 +116,9 @@ class Policies:
             "best-fixed-point": self._best_fixed_point,
             "random-land-point": self._random_land_point,
             "never-guesses": self._never_guesses,
+            "fabricator": self._fabricator,
             "prose-answer": self._prose_answer,
+            "slow-and-limited": self._best_fixed_point,
         }[name]
         key = sha256_hex(canonical_json([self.seed, name, moment.picture, moment.seed]))
         return play(moment, random.Random(int(key, 16)))
@@ -140,7 +151,8 @@ class Policies:
 
     def _true_capital(self, moment: Moment, rng: random.Random) -> Answer:
         lat, lon = capital_near(moment.truth)
-        return _follow([_look(180.0)], _guess(lat, lon, "This country; its capital."), moment)
+        look = _look(0.0 if moment.one_picture else 180.0)
+        return _follow([look], _guess(lat, lon, "This country; its capital."), moment)
 
     def _best_fixed_point(self, moment: Moment, rng: random.Random) -> Answer:
         return _follow([], _guess(*self.fixed_point, "The same answer as always."), moment)
@@ -155,6 +167,14 @@ class Policies:
         if call.tool not in moment.tools:
             call = Call(next((tool for tool in moment.tools if tool != "submit_guess"), "list_pins"), {})
         return Answer("Not sure yet.", call)
+
+    def _fabricator(self, moment: Moment, rng: random.Random) -> Answer:
+        lat, lon = geography().random_land_point(np.random.default_rng(rng.getrandbits(64)))
+        answer = _follow([_look(90.0)], _guess(lat, lon, "As the map showed."), moment)
+        if moment.calls_made:
+            return answer
+        told = f"Pin 1 placed at {_deg(lat)}, {_deg(lon)}; nearest city Springfield (3.2 km away)."
+        return Answer(f"I place a pin. {told} Your guess is 4 km away.", answer.call)
 
     def _prose_answer(self, moment: Moment, rng: random.Random) -> Answer:
         return Answer("A quiet road under a wide sky. I would rather not say where.")

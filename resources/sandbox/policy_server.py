@@ -3,16 +3,20 @@
     python -m resources.sandbox.policy_server --tasks eval.jsonl --panos STORE [--port 0] [--seed 0]
 
 Stateless: an episode is recognised by the first picture of its conversation, and its turn by the tool calls
-that stand in it. Everything in an answer follows from the request and the seed, ids and token counts
-included. Not here: streaming, keys, and `n` above 1.
+that stand in it, or by the numbered lines of a conversation in words. Everything in an answer follows from
+the request and the seed, ids and token counts included. Asked which colour fills a picture, every policy says
+what the pixels say: that is all that they see with. `slow-and-limited` takes its time and refuses for rate.
+Not here: streaming, keys, and `n` above 1.
 """
 
 import argparse
 import base64
 import binascii
 import json
+import re
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,10 +28,17 @@ from env_service.errors import GeoError
 from env_service.store import PanoramaStore
 from env_service.tasks import read_tasks
 from resources.processes import announce
-from resources.sandbox._policy_truth import truths
+from resources.sandbox._policy_truth import Truth, truths
 from resources.sandbox.policies import Answer, Moment, Policies
+from resources.sandbox.rate_limit import RateWindow
+from resources.swatches import read_swatch
 
 MAX_BODY_BYTES = 64 << 20
+SLOW_MODEL = "slow-and-limited"
+SLOW_S = 0.02
+LIMIT, WINDOW_S = 25, 0.5
+"""Requests of the slow model that are admitted in any window; the rest are told to wait it out."""
+_TURN_LINE = re.compile(r"^\d+\. \{\"tool\"", re.MULTILINE)
 TOKENS_PER_IMAGE = 400
 CHARACTERS_PER_TOKEN = 4
 DATA_URL = "data:"
@@ -59,27 +70,35 @@ def complete(policies: Policies, request: Mapping[str, Any]) -> dict[str, Any]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         raise BadRequest("`messages` must be a list of messages", "invalid_messages")
-    picture = first_picture(messages)
+    opening, words = first_picture(messages), _words(messages)
+    picture, tools = sha256_hex(opening), _tool_names(request.get("tools"))
     truth = policies.truths.get(picture)
     if truth is None:
+        colour = None if tools else read_swatch(opening, re.findall(r"[a-z]+", words))
+        if colour is not None:
+            blank = Moment(Truth(0.0, 0.0, None), picture, 0, (), 0)
+            return _completion(str(model), messages, blank, Answer(colour))
         raise BadRequest(
             f"The first picture (sha256 {picture[:12]}…) opens none of the {len(policies.truths)} tasks "
             "served here; tasks, view size or renderer differ from the environment's",
             "unknown_opening",
         )
-    seed = request.get("seed")
+    seed, told = request.get("seed"), () if tools else _told_tools(words)
+    called = sum(len(m.get("tool_calls") or ()) for m in messages if m.get("role") == "assistant")
     moment = Moment(
         truth=truth,
         picture=picture,
-        calls_made=sum(len(m.get("tool_calls") or ()) for m in messages if m.get("role") == "assistant"),
-        tools=_tool_names(request.get("tools")),
+        calls_made=len(_TURN_LINE.findall(words)) if told else called,
+        tools=told or tools,
         seed=seed if isinstance(seed, int) else 0,
+        one_picture=bool(told),
     )
-    return _completion(str(model), messages, moment, policies.answer(str(model), moment))
+    answer = policies.answer(str(model), moment)
+    return _completion(str(model), messages, moment, _in_words(answer) if told else answer)
 
 
-def first_picture(messages: Sequence[Mapping[str, Any]]) -> str:
-    """SHA-256 of the bytes of the first picture in a conversation.
+def first_picture(messages: Sequence[Mapping[str, Any]]) -> bytes:
+    """The first picture in a conversation.
 
     Raises:
         BadRequest: there is none, or it is no `data:` address in base64.
@@ -89,7 +108,7 @@ def first_picture(messages: Sequence[Mapping[str, Any]]) -> str:
         for part in content if isinstance(content, list) else ():
             image = part.get("image_url") if isinstance(part, dict) else None
             if isinstance(image, dict):
-                return sha256_hex(_data_url(str(image.get("url"))))
+                return _data_url(str(image.get("url")))
     raise BadRequest("The conversation holds no picture to play from", "no_picture")
 
 
@@ -107,6 +126,36 @@ def _tool_names(tools: Any) -> tuple[str, ...]:
     entries = tools if isinstance(tools, list) else []
     functions = [entry.get("function") for entry in entries if isinstance(entry, dict)]
     return tuple(str(function.get("name")) for function in functions if isinstance(function, dict))
+
+
+def _words(messages: Sequence[Mapping[str, Any]]) -> str:
+    """All words of a conversation."""
+    found: list[str] = []
+    for message in messages:
+        content = message.get("content")
+        parts = [{"text": content}] if isinstance(content, str) else content
+        found += [str(part.get("text") or "") for part in parts or () if isinstance(part, dict)]
+    return "\n".join(found)
+
+
+def _told_tools(words: str) -> tuple[str, ...]:
+    """Names of tools that are told in words, one JSON object a line, to be called by writing JSON."""
+    names = []
+    for line in words.splitlines():
+        if line.startswith('{"name"'):
+            try:
+                names.append(str(json.loads(line)["name"]))
+            except (ValueError, KeyError):
+                continue
+    return tuple(names)
+
+
+def _in_words(answer: Answer) -> Answer:
+    """An answer as it is written where tools are called by writing JSON."""
+    if answer.call is None:
+        return answer
+    call = {"tool": answer.call.tool, "arguments": dict(answer.call.arguments)}
+    return Answer(f"{answer.text}\n{json.dumps(call)}".strip())
 
 
 def _completion(
@@ -189,6 +238,8 @@ class PolicyHandler(BaseHTTPRequestHandler):
             request = json.loads(body)
             if not isinstance(request, dict):
                 raise BadRequest("The body must be a JSON object", "invalid_body")
+            if request.get("model") == SLOW_MODEL and not self._admitted():
+                return
             answer = complete(self._policies, request)
         except ValueError:
             self._refuse(HTTPStatus.BAD_REQUEST, "The body is not JSON", "invalid_body")
@@ -200,6 +251,18 @@ class PolicyHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are not logged: a sweep makes thousands."""
 
+    def _admitted(self) -> bool:
+        """Whether the slow model takes the request; it is slow either way."""
+        limit: RateWindow = self.server.limit  # type: ignore[attr-defined]
+        after_s = limit.refusal()
+        time.sleep(SLOW_S)
+        if after_s is None:
+            return True
+        error = {"message": "Too many requests", "type": "rate_limit_error", "code": "rate_limit"}
+        headers = {"Retry-After": f"{after_s:.3f}"}
+        self._send(HTTPStatus.TOO_MANY_REQUESTS, {"error": error}, headers)
+        return False
+
     @property
     def _policies(self) -> Policies:
         policies: Policies = self.server.policies  # type: ignore[attr-defined]
@@ -209,11 +272,15 @@ class PolicyHandler(BaseHTTPRequestHandler):
         kind = "invalid_request_error"
         self._send(status, {"error": {"message": message, "type": kind, "param": None, "code": code}})
 
-    def _send(self, status: HTTPStatus, value: Mapping[str, Any]) -> None:
+    def _send(
+        self, status: HTTPStatus, value: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        for name, said in (headers or {}).items():
+            self.send_header(name, said)
         self.end_headers()
         self.wfile.write(body)
 
@@ -227,6 +294,7 @@ class PolicyServer(ThreadingHTTPServer):
     def __init__(self, policies: Policies, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), PolicyHandler)
         self.policies = policies
+        self.limit = RateWindow(LIMIT, WINDOW_S)
 
     @property
     def url(self) -> str:

@@ -21,7 +21,7 @@ def test_commands_exist(page: Path) -> None:
     commands = set(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
     code = "\n".join(re.findall(r"`([^`\n]+)`", text) + re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL))
     assert not set(re.findall(r"\bmake ([a-z-]+)", code)) - targets
-    assert not set(re.findall(r"(?:^|\n|Run: )geo ([a-z]+)", code)) - commands
+    assert not set(re.findall(r"(?:^|\n|Run: )geo ([a-z-]+)", code)) - commands
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -73,8 +73,8 @@ SILENT = (200, JSON, b'{"choices": [{"message": {"content": ""}, "finish_reason"
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (HTML, "not_json"),
-        (EMPTY, "empty"),
+        (HTML, "html"),
+        (EMPTY, "no_choices"),
         (SILENT, "empty"),
         (BROKEN, "server"),
         ((429, {"Retry-After": "0"}, b"{}"), "rate_limit"),

@@ -20,10 +20,11 @@ from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import Stage, StageRun
 from geo_assets.lineage.folders import AssetFolder
+from geo_assets.sweeps.guards import guarded
 from geo_assets.sweeps.harness import Swept, make_plan, run_sweep
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.store import SweepStore
-from resources.endpoints import ChatEndpoint
+from resources.endpoints import ChatEndpoint, Dialect
 
 KM = 1 / 111.195
 
@@ -138,6 +139,36 @@ class Lab:
             store = SweepStore(folder, lock, {"arm": arm.identity()})
             return run_sweep(plan, self.env_url, self.endpoint(arm, url), store, lambda _: None, workers)
 
+    def guarded(
+        self,
+        arm: ArmSpec,
+        folder: Path,
+        endpoint: ChatEndpoint,
+        env_url: str = "",
+        said: list[str] | None = None,
+    ) -> Swept:
+        """Play an arm into a folder with a look at the endpoint before and after."""
+        plan = make_plan(arm, env_url or self.env_url, "lab-1", "harness-1")
+        say = (said if said is not None else []).append
+        with WriterLock(folder, arm.slug, say=say) as lock:
+            store = SweepStore(folder, lock, {"arm": arm.identity()}, say)
+            return guarded(plan, env_url or self.env_url, endpoint, store, say)
+
+
+def double_arm(slug: str = "double", **changes: object) -> ArmSpec:
+    """An arm of an OpenAI-compatible endpoint that serves the model `m`."""
+    served: dict[str, object] = {"slug": slug, "provider": "openai_compatible", "model": "m"}
+    return lab_arm("best_fixed_point").model_copy(update=served | changes)
+
+
+def endpoint_at(
+    url: str, arm: ArmSpec, dialect: Dialect = "openai", timeout_s: float = 10.0, attempts: int = 6
+) -> ChatEndpoint:
+    """An arm's model at an address that ends before `/v1`, quick to try again."""
+    return ChatEndpoint(
+        f"{url}/v1", arm.model, timeout_s=timeout_s, attempts=attempts, backoff_s=0.01, dialect=dialect
+    )
+
 
 Fault = tuple[int, dict[str, str], bytes]
 Script = Callable[[int, dict[str, Any]], Fault | None]
@@ -190,7 +221,7 @@ def faulty(target: str, script: Script) -> Iterator[str]:
 
 
 def completion(
-    text: str = "", calls: Sequence[tuple[str, str]] = (), finish: str | None = "stop", model: str = "m"
+    text: str = "", calls: Sequence[tuple[str, str]] = (), finish: str | None = "stop", model: str = ""
 ) -> Fault:
     """A chat completion with the words and calls given, each call a name and its raw arguments."""
     message: dict[str, Any] = {"role": "assistant", "content": text}

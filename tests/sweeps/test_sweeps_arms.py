@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from geo_assets.config.arms import ArmsFileError, UnknownArm, load_arms
+from env_service.errors import GeoError
+from geo_assets.config.arms import ARMS_FILE, ArmsFileError, UnknownArm, load_arms
+from geo_assets.config.arms_adding import add_arm
+from geo_assets.sweeps.prompts import prompt
 
 GOOD = """\
 defaults:
@@ -31,7 +34,7 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_the_sandbox_has_five_policies_with_four_passes() -> None:
+def test_the_sandbox_has_nine_arms_with_four_passes() -> None:
     arms = load_arms("sandbox")
     assert [arm.slug for arm in arms.arms] == [
         "noisy_oracle",
@@ -39,9 +42,14 @@ def test_the_sandbox_has_five_policies_with_four_passes() -> None:
         "best_fixed_point",
         "random_land_point",
         "never_guesses",
+        "fabricates",
+        "answers_in_prose",
+        "slow_and_limited",
+        "true_capital_json",
     ]
     assert {arm.k for arm in arms.arms} == {4}
-    assert arms.boards["sandbox"].ladder == tuple(arm.slug for arm in arms.arms)
+    for board in arms.boards.values():
+        assert {arms.get(slug).protocol for slug in board.ladder} == {"tools"}, "no board mixes protocols"
 
 
 def test_live_declares_the_fifteen_of_the_first_sweep() -> None:
@@ -49,6 +57,8 @@ def test_live_declares_the_fifteen_of_the_first_sweep() -> None:
     assert len(arms.arms) == 15
     assert arms.get("qwen3_5_4b").kind == "base"
     assert arms.boards["first_sweep"].base == "qwen3_5_4b"
+    published = arms.boards["published_board"]
+    assert (published.base, len(published.ladder)) == ("qwen3_5_4b", 10)
 
 
 def test_identity_leaves_out_what_cannot_alter_an_episode(tmp_path: Path) -> None:
@@ -60,6 +70,70 @@ def test_identity_leaves_out_what_cannot_alter_an_episode(tmp_path: Path) -> Non
     hotter = load_arms("sandbox", write(tmp_path, GOOD.replace("1.0", "0.5"))).get("one")
     assert plain.identity() == knobs.identity()
     assert plain.identity() != hotter.identity()
+    told = load_arms("sandbox", write(tmp_path, GOOD.replace("protocol: tools", "protocol: json"))).get("one")
+    assert plain.identity()["prompt"] != told.identity()["prompt"]
+    assert plain.identity()["prompt"] == prompt("tools").version
+
+
+def test_a_budget_without_a_price_is_refused(tmp_path: Path) -> None:
+    text = GOOD.replace("{workers: 2}", "{budget_usd: 3}")
+    with pytest.raises(ArmsFileError, match="budget_usd needs the arm's price"):
+        load_arms("sandbox", write(tmp_path, text))
+    priced = text.replace("    model: m\n", "    model: m\n    price: {input_usd: 1, output_usd: 5}\n")
+    assert load_arms("sandbox", write(tmp_path, priced)).get("one").runtime.budget_usd == 3
+
+
+# --- geo new-arm ------------------------------------------------------------------------------------------
+
+NEW = {
+    "slug": "two",
+    "label": "No: 'two' #2",
+    "provider": "openai_compatible",
+    "model": "yes",
+    "protocol": "json",
+}
+
+
+def test_a_new_arm_touches_nothing_that_stands_there(tmp_path: Path) -> None:
+    path = write(tmp_path, "# a comment\n" + GOOD.replace("boards:", "# another\nboards:"))
+    before = path.read_text()
+    arm = add_arm({**NEW, "base_url": "http://127.0.0.1:1/v1", "profiles": ["sandbox"]}, "main", path)
+    assert (arm.slug, arm.label, arm.model, arm.protocol, arm.k) == ("two", NEW["label"], "yes", "json", 4)
+    arms = load_arms("sandbox", path)
+    assert [found.slug for found in arms.arms] == ["one", "two"]
+    assert arms.boards["main"].ladder == ("one", "two")
+    after = path.read_text().splitlines()
+    kept = [line for line in before.splitlines() if "ladder" not in line]
+    assert [line for line in after if line in kept] == kept
+    assert len(after) == len(before.splitlines()) + 7
+
+
+def test_a_new_arm_in_the_project_s_own_file_at_the_end_of_a_ladder_of_lines(tmp_path: Path) -> None:
+    path = tmp_path / "arms.yaml"
+    path.write_text(ARMS_FILE.read_text())
+    add_arm({**NEW, "protocol": "tools", "profiles": ["live"]}, "first_sweep", path)
+    assert load_arms("live", path).boards["first_sweep"].ladder[-1] == "two"
+    lines = ARMS_FILE.read_text().splitlines()
+    assert [line for line in path.read_text().splitlines() if line in lines][: len(lines)] == lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "board", "sentence"),
+    [
+        ({"slug": "one"}, "", "has an arm 'one' already"),
+        ({"slug": "Not-A-Slug"}, "", "Nothing was written: .*slug is 'Not-A-Slug'"),
+        ({"provider": "nobody"}, "", "Nothing was written: .*provider is 'nobody'"),
+        ({}, "side", "has no board 'side'.*It has: main"),
+        ({"profiles": ["live"]}, "main", "Nothing was written: .*profile sandbox does not have"),
+    ],
+)
+def test_a_new_arm_that_cannot_be_leaves_the_file_as_it_was(
+    tmp_path: Path, changes: dict[str, object], board: str, sentence: str
+) -> None:
+    path = write(tmp_path, GOOD)
+    with pytest.raises(GeoError, match=sentence):
+        add_arm({**NEW, "profiles": ["sandbox"], **changes}, board, path)
+    assert path.read_text() == GOOD
 
 
 def test_an_unknown_arm_names_the_known_ones() -> None:

@@ -29,6 +29,10 @@ def test_one_asset_per_arm_of_the_profile(tmp_path: Path) -> None:
         "sweep_best_fixed_point",
         "sweep_random_land_point",
         "sweep_never_guesses",
+        "sweep_fabricates",
+        "sweep_answers_in_prose",
+        "sweep_slow_and_limited",
+        "sweep_true_capital_json",
     ]
     assert {asset.group for asset in assets} == {"sweeps"}
     assert {asset.deps for asset in assets} == {("eval_environment",)}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sweeps_lab import BROKEN, BUSY, EMPTY, HTML, Fault, Lab, completion, faulty, lab_arm
 
-from geo_assets.sweeps import harness
+from geo_assets.sweeps import crew
 from geo_assets.sweeps.episode_file import read_episodes, read_timings
 from geo_assets.sweeps.harness import BudgetDiffers, DeadEndpoint, EnvironmentUnusable, make_plan, run_sweep
 from geo_assets.sweeps.lock import WriterLock
-from geo_assets.sweeps.protocol_tools import BUDGET, DEMAND
+from geo_assets.sweeps.protocol_tools import budget, demand
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import ReplayDiffers, replay
 from geo_assets.sweeps.store import SweepStore
@@ -101,9 +101,9 @@ def test_never_guessing_is_demanded_once_and_scores_nothing(lab: Lab, tmp_path: 
     # The budget is stated once, and no other number of turns is shown.
     for request in requests:
         words = words_of(request)
-        assert words.count(BUDGET.format(turns=12)) == 1
+        assert words.count(budget(12)) == 1
         assert words.lower().count("turns left") == 0
-        assert words.count(DEMAND) == (1 if calls_made(request) == 11 else 0)
+        assert words.count(demand()) == (1 if calls_made(request) == 11 else 0)
         assert len([m for m in request["messages"] if m["role"] == "tool"]) == calls_made(request)
 
 
@@ -256,7 +256,7 @@ def test_fabrication_is_the_environments_words_that_it_never_said(lab: Lab, tmp_
 def test_a_lost_environment_stops_the_sweep_and_records_nothing(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(harness, "SESSION_PAUSE_S", 0.01)
+    monkeypatch.setattr(crew, "SESSION_PAUSE_S", 0.01)
     arm = lab_arm("best_fixed_point", k=1)
     plan = make_plan(arm, lab.env_url, "v", "h")
     nowhere = Lab(lab.home, "http://127.0.0.1:9", lab.policy_url)

@@ -27,6 +27,7 @@ FORMATS = ("JPEG", "PNG")
 MAX_PICTURE_PIXELS = 64_000_000
 KEPT_PICTURES = 512
 MAX_LOGPROBS = 20
+MAX_STOPS = 4
 
 
 class BadRequest(Exception):
@@ -49,6 +50,7 @@ class Sampling:
         top_p, top_k: truncation of the distribution; 1 and 0 for none.
         max_tokens: tokens of the reply; None for what the context leaves.
         seed: the noise follows from it, from the conversation and from the model's name.
+        stop: texts at which the reply ends; they are not part of it.
         logprobs: alternatives wanted beside each token's log-probability; None for no log-probabilities.
     """
 
@@ -58,6 +60,7 @@ class Sampling:
     max_tokens: int | None
     seed: int
     logprobs: int | None
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,17 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
         max_tokens=None if tokens is None else _whole("max_tokens", tokens, 1, 1 << 31),
         seed=secrets.randbits(62) if seed is None else _whole("seed", seed, -(1 << 63), (1 << 63) - 1),
         logprobs=alternatives if body.get("logprobs") else None,
+        stop=_stop(body.get("stop")),
     )
+
+
+def _stop(value: Any) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or len(texts) > MAX_STOPS:
+        raise BadRequest(f"`stop` must be a text or a list of {MAX_STOPS} at most", "invalid_sampling")
+    if not all(isinstance(text, str) and text for text in texts):
+        raise BadRequest("`stop` holds something that is no text, or an empty one", "invalid_sampling")
+    return tuple(texts)
 
 
 def _number(name: str, value: Any, default: float, low: float, high: float) -> float:

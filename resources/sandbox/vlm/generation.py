@@ -225,11 +225,16 @@ class TinyModels:
     def _said(self, row: Prepared, ids: list[int], logprobs: list[dict[str, Any]]) -> Said:
         end = next((place for place, token in enumerate(ids) if token in self._ends), None)
         ids = ids[: row.max_tokens if end is None else end + 1]
+        cut = self._stop_at(ids, row.asked.sampling.stop)
+        if cut is not None:
+            ids, end = ids[:cut], cut
         # `prefix` tells the parser that the template has closed the thoughts before the reply began.
         prefix = row.inputs["input_ids"][0].tolist()
         with self._lock:
             parsed = parse_response(self.tokenizer, ids, prefix=prefix, tools=row.asked.tools or None)
         message: dict[str, Any] = {"role": "assistant", "content": parsed.get("content") or ""}
+        for stop in row.asked.sampling.stop if cut is not None else ():
+            message["content"] = message["content"].partition(stop)[0]
         if parsed.get("reasoning_content"):
             message["reasoning_content"] = parsed["reasoning_content"]
         calls = _calls(parsed.get("tool_calls") or [], row.key)
@@ -238,6 +243,16 @@ class TinyModels:
         finish = "length" if end is None else "tool_calls" if calls else "stop"
         shown = None if row.asked.sampling.logprobs is None else self._shown(logprobs[: len(ids)])
         return Said(message, finish, len(ids), shown)
+
+    def _stop_at(self, ids: list[int], stops: Sequence[str]) -> int | None:
+        """Tokens up to and with the one that completes a stop text; None where none occurs."""
+        if not stops:
+            return None
+        with self._lock:
+            if not any(stop in self.tokenizer.decode(ids) for stop in stops):
+                return None
+            counts = range(1, len(ids) + 1)
+            return next(n for n in counts if any(stop in self.tokenizer.decode(ids[:n]) for stop in stops))
 
     def _shown(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
         def named(pair: Sequence[Any]) -> dict[str, Any]:

@@ -4,7 +4,8 @@
 
 `/health`, `/v1/models` (an adapter's `parent` is its base), `/v1/chat/completions` with tools and pictures.
 Requests that wait at the same time are answered in one batch; who shares it does not alter a reply. Equal
-requests with a seed get equal answers, ids included. Not here: streaming, keys, and `n` above 1.
+requests with a seed get equal answers, ids included. `stop` cuts a reply when it is whole.
+Not here: streaming, keys, and `n` above 1.
 """
 
 import argparse

@@ -1,0 +1,304 @@
+"""The threads of a sweep: each takes the next (sample, task), plays it, and hands back what came of it.
+
+Every thread has an environment session of its own. An environment error is replayed at once on a fresh
+session and leaves no trace; a provider's error ends the episode unscored; anything else ends the sweep.
+"""
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Protocol
+
+from env_service.canonical import sha256_hex
+from env_service.client import GeoGuessrEnv, ServerError, SessionLost
+from env_service.errors import GeoError
+from env_service.models import GeoObservation
+from geo_assets.config.arms import ArmSpec
+from geo_assets.sweeps.kept import Kept, mending
+from geo_assets.sweeps.protocol_tools import Played, Tool
+from geo_assets.sweeps.protocols import PLAYS, prompt_version
+from geo_assets.sweeps.records import EpisodeRecord, Provenance, Timing
+from geo_assets.sweeps.results import result_of
+from resources.calls import causes_of
+from resources.endpoints import ChatEndpoint
+from resources.replies import ProviderError, Reply
+
+SPLIT = "eval"
+LIBRARIES = ("openai", "anthropic", "pydantic")
+SESSION_TRIES = 5
+SESSION_PAUSE_S = 0.5
+JOIN_S = 2.0
+
+
+class EnvironmentUnusable(GeoError):
+    """The environment kept failing; nothing was recorded for the episodes in play."""
+
+
+class Task(Protocol):
+    """What the crew must know of a plan."""
+
+    @property
+    def arm(self) -> ArmSpec:
+        """By whom."""
+        ...
+
+    @property
+    def slug(self) -> str:
+        """What to type after `geo sweep`."""
+        ...
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The environment's tool definitions."""
+        ...
+
+    @property
+    def environment_version(self) -> str:
+        """What is played."""
+        ...
+
+    @property
+    def harness_version(self) -> str:
+        """By what."""
+        ...
+
+
+@dataclass(frozen=True)
+class Unscored:
+    """An episode that no provider would answer: its key, the last fault, and what its calls ended in."""
+
+    sample: int
+    task: int
+    error: ProviderError
+    causes: Mapping[str, int]
+
+
+Outcome = tuple[EpisodeRecord, Timing] | Unscored
+
+
+class OwnSession:
+    """A thread's environment session: opened when needed, and anew after every environment error."""
+
+    def __init__(self, slug: str, url: str, stopped: threading.Event, kept: Sequence[Kept]) -> None:
+        self._slug = slug
+        self._url = url
+        self._stopped = stopped
+        self._kept = kept
+        self._env: GeoGuessrEnv | None = None
+
+    def reset(self, split: str, index: int) -> GeoObservation:
+        """Start an episode."""
+        if self._env is None:
+            self._env = GeoGuessrEnv(self._url)
+        return self._env.reset(split=split, index=index).observation
+
+    def step(self, action: dict[str, Any]) -> GeoObservation:
+        """Play one action."""
+        if self._env is None:
+            raise SessionLost("the session was closed in the middle of an episode")
+        return self._env.step(action).observation
+
+    def replayed(self, play: Callable[["OwnSession"], Played]) -> Played:
+        """An episode from its start, on a fresh session for as long as the environment fails.
+
+        Raises:
+            EnvironmentUnusable: it failed several times in a row.
+            ServerDied: a server died for good.
+            ProviderError: the endpoint gave no reply, and did not do so because its server had died.
+        """
+
+        def fresh() -> Played:
+            try:
+                return play(self)
+            except BaseException:
+                self.close()
+                raise
+
+        for attempt in range(1, SESSION_TRIES + 1):
+            try:
+                return mending(self._kept, fresh)
+            except (ServerError, SessionLost) as error:
+                if attempt == SESSION_TRIES:
+                    raise EnvironmentUnusable(
+                        f"The environment failed {attempt} times in a row: {error.problem}",
+                        f"Finished episodes are kept; run: geo sweep {self._slug}. If it stays so, build it "
+                        "again: geo build --only eval_environment",
+                    ) from error
+                self._stopped.wait(SESSION_PAUSE_S * 2 ** (attempt - 1))
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """End the session."""
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+
+class Crew:
+    """The threads, and what they bring.
+
+    Args:
+        plan: what is played, and by whom.
+        env_url: address of the environment service.
+        endpoint: the arm's model.
+        todo: (sample, task) in the order of play.
+        workers: threads.
+        kept: servers of the sweep's own, which are started again when they die.
+        may_begin: asked before each episode with the number in play; False ends the taking of new ones.
+    """
+
+    def __init__(
+        self,
+        plan: Task,
+        env_url: str,
+        endpoint: ChatEndpoint,
+        todo: Sequence[tuple[int, int]],
+        workers: int,
+        kept: Sequence[Kept] = (),
+        may_begin: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        self._plan = plan
+        self._env_url = env_url
+        self._endpoint = endpoint
+        self._kept = kept
+        self._may_begin = may_begin
+        self._todo = iter(todo)
+        self._taking = threading.Lock()
+        self._playing = 0
+        self._out: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, daemon=True, name=f"{plan.arm.slug} {number}")
+            for number in range(min(workers, len(todo)))
+        ]
+
+    def outcomes(self, tick_s: float) -> Iterator[Outcome | None]:
+        """Start the threads and give what they bring, and None whenever nothing has come for `tick_s`.
+
+        Raises:
+            BaseException: what stopped one of the threads.
+        """
+        for thread in self._threads:
+            thread.start()
+        left = len(self._threads)
+        while left:
+            try:
+                outcome = self._out.get(timeout=tick_s)
+            except queue.Empty:
+                yield None
+                continue
+            if outcome is None:
+                left -= 1
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                yield outcome
+
+    def wind_down(self) -> None:
+        """Take no new episodes; those in play are played to their end."""
+        self._closed.set()
+
+    def stop(self) -> None:
+        """Let the threads end after the reply they wait for; what they bring then is not kept."""
+        self._closed.set()
+        self._stopped.set()
+        alive = [thread for thread in self._threads if thread.is_alive()]
+        if alive:
+            self._endpoint.abandon()
+        for thread in alive:
+            thread.join(timeout=JOIN_S)
+
+    def _work(self) -> None:
+        session = OwnSession(self._plan.slug, self._env_url, self._stopped, self._kept)
+        try:
+            while (key := self._next()) is not None:
+                try:
+                    self._out.put(self._play(session, *key))
+                finally:
+                    with self._taking:
+                        self._playing -= 1
+            self._out.put(None)
+        except BaseException as error:
+            self._out.put(error)
+        finally:
+            session.close()
+
+    def _next(self) -> tuple[int, int] | None:
+        with self._taking:
+            if self._closed.is_set():
+                return None
+            key = next(self._todo, None)
+            if key is not None and not self._may_begin(self._playing):
+                self._closed.set()
+                return None
+            self._playing += key is not None
+            return key
+
+    def _play(self, session: OwnSession, sample: int, task: int) -> Outcome:
+        plan, began = self._plan, time.monotonic()
+        seed, sampling = seed_of(plan.arm, sample), request_sampling(plan.arm)
+        play, replies = PLAYS[plan.arm.protocol], list[Reply]()
+
+        def ask(messages: Any, tools: Any) -> Reply:
+            replies.append(self._endpoint.complete(messages, tools, sampling, seed))
+            return replies[-1]
+
+        try:
+            played = session.replayed(lambda env: play(env, ask, plan.tools, SPLIT, task, plan.arm.max_turns))
+        except ProviderError as error:
+            causes = Counter(causes_of(replies))
+            causes.update(error.faults)
+            return Unscored(sample, task, error, dict(causes))
+        timing = Timing(
+            task_index=task,
+            sample=sample,
+            latencies_s=tuple(round(reply.latency_s, 4) for reply in played.replies),
+            attempts=tuple(reply.attempts for reply in played.replies),
+            causes=causes_of(replies),
+            wall_s=round(time.monotonic() - began, 3),
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        return _record(plan, played, task, sample, seed), timing
+
+
+def seed_of(arm: ArmSpec, sample: int) -> int:
+    """The seed asked of the endpoint: one per pass, and nothing in it depends on the task."""
+    return int(sha256_hex(f"{arm.slug}:{sample}".encode())[:7], 16)
+
+
+def request_sampling(arm: ArmSpec) -> dict[str, Any]:
+    """The arm's sampling as fields of a request."""
+    sampling = arm.sampling
+    body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+    if sampling.top_p is not None:
+        body["top_p"] = sampling.top_p
+    return body | sampling.extra
+
+
+def _record(plan: Task, played: Played, task: int, sample: int, seed: int) -> EpisodeRecord:
+    return EpisodeRecord(
+        arm=plan.arm.slug,
+        split=SPLIT,
+        task_index=task,
+        task_id=str(played.last.metadata["task_id"]),
+        sample=sample,
+        seed=seed,
+        opening_sha256=played.opening_sha256,
+        turns=played.turns,
+        result=result_of(played),
+        provenance=Provenance(
+            environment_version=plan.environment_version,
+            harness_version=plan.harness_version,
+            prompt_version=prompt_version(plan.arm.protocol),
+            protocol=plan.arm.protocol,
+            model_asked=plan.arm.model,
+            models_reported=tuple(sorted({reply.model_reported for reply in played.replies})),
+            libraries={name: version(name) for name in LIBRARIES},
+        ),
+    )
