@@ -20,6 +20,7 @@ from geo_assets.lineage.assets import Stage
 from geo_assets.reports.board_table import board_table_asset
 from geo_assets.reports.learning_controls import learning_controls_asset
 from geo_assets.reports.paired_gains import paired_gains_asset
+from geo_assets.reports.report_site import report_site_asset
 from geo_assets.sweeps.adapter_sweep import adapter_sweep_assets
 from geo_assets.sweeps.factory import sweep_assets
 from geo_assets.training.base_models import base_model_assets
@@ -62,6 +63,7 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         paired_gains_asset(stage),
         *([controls] if (controls := learning_controls_asset(stage)) else []),
     ]
+    declared.append(report_site_asset(stage, [asset for asset in declared if asset.group == "reports"]))
     return dg.Definitions(
         assets=[asset.definition(stage) for asset in declared],
         jobs=[dg.define_asset_job(WHOLE_GRAPH, description="Every asset; `geo build` runs a part of it.")],
