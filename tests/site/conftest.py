@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-for area in ("sweeps", "reports"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / area))
+sys.path.insert(0, str(Path(__file__).parents[1] / "sweeps"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from site_lab import Built, build_lab, build_site_in

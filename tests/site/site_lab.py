@@ -1,4 +1,4 @@
-"""A small home with everything that the site reads: sweeps that were really played, boards, a training run."""
+"""A small home with everything that the site reads: sweeps that were really played, boards, a run."""
 
 import json
 from dataclasses import dataclass
@@ -10,9 +10,11 @@ from sweeps_lab import Lab, build_environment, lab_arm, lab_run
 
 from geo_assets.lineage.assets import Made
 from geo_assets.lineage.folders import AssetFolder
+from geo_assets.reports import learning_controls
 from geo_assets.reports.board_table import make_board
 from geo_assets.reports.paired_gains import make_gains
 from geo_assets.reports.report_site import make_site
+from geo_assets.reports.tables import write_table
 from geo_assets.sweeps.adapter_arms import AdapterSweep, adapter_sweeps
 from geo_assets.sweeps.factory import facts_of, sweep_version
 from geo_assets.sweeps.names import folder_name
@@ -77,6 +79,7 @@ def build_lab(home: Path) -> None:
     train(home)
     make_board(_published(home, "board_table"), three_arms(), adapters())
     make_gains(_published(home, "paired_gains"), three_arms(), adapters())
+    learn(home)
     further_report(home)
 
 
@@ -93,12 +96,61 @@ def train(home: Path) -> None:
     """The metrics of a training run."""
     folder = AssetFolder(home, f"adapter_{adapters()[0].run.slug}")
     lines = [
-        {"step": step, "reward": 0.3 + 0.02 * step + 0.05 * (-1) ** step, "looks": 2 - step / 10, "median_km": None}
+        {
+            "step": step,
+            "reward": 0.3 + 0.02 * step + 0.05 * (-1) ** step,
+            "looks": 2 - step / 10,
+            "median_km": None,
+        }
         | {"no_guess_share": max(0.0, 0.3 - step / 20), "entropy": 0.9 - step / 30}
         for step in range(1, STEPS + 1)
     ]
     folder.file("metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     folder.publish("trained", {})
+
+
+def learn(home: Path) -> None:
+    """What `learning_controls` found, by hand: one control, one claim that holds, one that does not."""
+    folder = AssetFolder(home, learning_controls.NAME)
+    run = adapters()[0].run.slug
+    claims = [
+        {
+            "run": run,
+            "claim": "gain",
+            "figure": 0.17,
+            "low": 0.12,
+            "high": 0.22,
+            "holds": True,
+            "says": "It gains",
+        },
+        {
+            "run": run,
+            "claim": "sees",
+            "figure": -0.1,
+            "low": -0.2,
+            "high": 0.1,
+            "holds": False,
+            "says": "It sees",
+        },
+        {"run": run, "claim": "both", "holds": False, "says": "Both", "why_not": "the sweep is incomplete"},
+    ]
+    scores = [
+        {
+            "row": "land",
+            "group": "blind",
+            "label": "Random land",
+            "complete": True,
+            "mean": 0.15,
+            "note": EVIL,
+        },
+        {"run": run, "row": "base", "group": "base", "label": "Base", "complete": True, "mean": 0.36},
+    ]
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in learning_controls.SCHEMAS}
+    rows |= {learning_controls.NAME: scores, learning_controls.CLAIMED: claims}
+    for name, schema in learning_controls.SCHEMAS.items():
+        write_table(folder.path, name, [dict.fromkeys(schema.names) | row for row in rows[name]], schema)
+    folder.file(f"{learning_controls.RUNS}.json").write_text(json.dumps([{"run": run, "label": "Run 3"}]))
+    folder.publish("learnt", {})
 
 
 def further_report(home: Path) -> None:
@@ -119,9 +171,8 @@ def further_report(home: Path) -> None:
 
 def build_site_in(home: Path) -> Built:
     """Build the site of a home."""
-    run = lab_run(home, "report_site")
-    made = make_site(run, three_arms(), adapters(), ["board_table", "paired_gains", "slice_table"])
-    return Built(home, made)
+    reports = ["board_table", "paired_gains", "learning_controls", "slice_table"]
+    return Built(home, make_site(lab_run(home, "report_site"), three_arms(), adapters(), reports))
 
 
 def _published(home: Path, name: str) -> Any:

@@ -21,8 +21,9 @@ from geo_assets.reports.site.svg import (
 )
 
 WIDE_ROW, NARROW_ROW, HEADING, FOOT = 34.0, 46.0, 30.0, 40.0
-LABELS_PX, VALUES_PX = 250.0, 118.0
-LETTERS = 36
+VALUES_PX, LETTER_PX = 118.0, 7.3
+LEAST_PX, MOST_PX = 150.0, 350.0
+LETTERS = 46
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,12 @@ def interval_chart(
     if not rows:
         return Markup("")
     found = [v for row in rows for v in (row.mean, row.low, row.high, row.extra) if v is not None]
-    low, high = around([*found, 0.0]) if difference else (0.0, max(1.0, *found) if found else 1.0)
+    low, high = (0.0, 1.0)
+    if difference:
+        low, high = around([*found, 0.0])
+    elif found:
+        # An interval may reach below zero and above one, though no reward does.
+        low, high = min(0.0, *found), max(1.0, *found)
     return both(lambda width: _draw(rows, width, low, high, label, axis, extra_name, difference))
 
 
@@ -78,7 +84,9 @@ def _draw(
     difference: bool,
 ) -> Markup:
     narrow = width <= NARROW_PX
-    left, right = (6.0, width - 6.0) if narrow else (LABELS_PX, width - VALUES_PX)
+    names = max(min(len(row.label), LETTERS) for row in rows) * LETTER_PX + 20
+    beside = max(LEAST_PX, min(MOST_PX, names))
+    left, right = (6.0, width - 6.0) if narrow else (beside, width - VALUES_PX)
     scale, step = Scale(low, high, left, right), NARROW_ROW if narrow else WIDE_ROW
     parts: list[Markup] = []
     y, group = 8.0, ""
@@ -100,7 +108,7 @@ def _draw(
         )
     ]
     for row, place in zip(rows, places, strict=True):
-        parts += _row(row, place, scale, narrow, width, extra_name, difference)
+        parts += _row(row, place, scale, beside, narrow, width, extra_name, difference)
     name = text((left + right) / 2, bottom + 34, axis, "axis", "middle")
     return drawing(width, bottom + FOOT, label, [*grid, *parts, name], class_="intervals")
 
@@ -109,13 +117,14 @@ def _row(
     row: IntervalRow,
     y: float,
     scale: Scale,
+    beside: float,
     narrow: bool,
     width: int,
     extra_name: str,
     difference: bool,
 ) -> list[Markup]:
     shown = row.label if len(row.label) <= LETTERS or narrow else f"{row.label[: LETTERS - 1]}…"
-    head = text(6, y - 14, shown, "name") if narrow else text(LABELS_PX - 14, y + 4.5, shown, "name", "end")
+    head = text(6, y - 14, shown, "name") if narrow else text(beside - 14, y + 4.5, shown, "name", "end")
     if row.mean is None:
         where = (width - 6.0, y - 14.0, "end") if narrow else (scale.start + 4, y + 4.5, "start")
         return [head, text(where[0], where[1], row.note or "no figure", "missing", where[2])]

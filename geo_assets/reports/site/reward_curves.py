@@ -146,7 +146,7 @@ def _draw(
     parts = []
     for value in ticks(0.0, axis.end, 4 if narrow else axis.wanted):
         parts.append(line(across(value), TOP, across(value), up.start, "grid"))
-        parts.append(text(across(value), up.start + 17, _tick(value), "tick", "middle"))
+        parts.append(text(across(value), up.start + 17, _tick(value), "tick", _anchor(value, axis.end)))
     for value in ticks(0.0, 1.0):
         parts.append(line(left, up(value), width - RIGHT, up(value), "grid"))
         parts.append(text(left - 6, up(value) + 4, number(value, 2), "tick", "end"))
@@ -179,3 +179,8 @@ def _tick(value: float) -> str:
 
 def _from_km(flat: float) -> str:
     return f"{flat:,.0f} km" if flat <= FARTHEST_KM else "nowhere"
+
+
+def _anchor(value: float, end: float) -> str:
+    """The last tick's words lean inwards."""
+    return "end" if value > 0.95 * end else "middle"

@@ -35,8 +35,8 @@ BEHAVIOUR = {
     "pins": "{pins:.1f}",
     "cost": "{cost:.3f}",
     "country %": "{country_pct:.1f}",
-    "≤ 200 km %": "{within200_pct:.1f}",
-    "≤ 750 km %": "{within750_pct:.1f}",
+    "≤\u00a0200\u00a0km %": "{within200_pct:.1f}",
+    "≤\u00a0750\u00a0km %": "{within750_pct:.1f}",
     "floored %": "{env_floor_pct:.1f}",
     "no guess %": "{no_guess_pct:.1f}",
     "forced %": "{forced_pct:.1f}",
@@ -45,17 +45,19 @@ BEHAVIOUR = {
 }
 GAINS = {
     "pair": "{label} − {against_label}",
+    "family": "{family}",
     "difference": "{delta:+.4f}",
     "standard error": "{standard_error:.4f}",
     "95 % interval (±1.96 se)": "{ci95_low:+.4f} to {ci95_high:+.4f}",
     "bootstrap 95 %": "{bootstrap95_low:+.4f} to {bootstrap95_high:+.4f}",
-    "p (Holm)": "{p_holm:.2g}",
+    "p (Holm)": "{p_said}",
     "significant": "{significant}",
     "better on": "{better_on} of {tasks}",
     "detectable": "{detectable:.4f}",
     "by guessing at all": "{guessed_at_all:+.4f} ± {guessed_at_all_se:.4f}",
     "by guessing closer": "{closer:+.4f} ± {closer_se:.4f}",
 }
+FAMILIES = {"base": "base arm", "ladder": "next below"}
 RELATIONS = {"base": "Against the base arm", "ladder": "Against the next one below"}
 
 
@@ -142,7 +144,15 @@ def gains_chart(part: BoardPart) -> Markup:
 
 def gains_table(part: BoardPart) -> Table:
     """Paired differences of a board."""
-    rows = [row | {"significant": {True: "yes", False: "no"}.get(row["significant"])} for row in part.gains]
+    rows = [
+        row
+        | {
+            "family": FAMILIES.get(row["relation"], row["relation"]),
+            "significant": {True: "yes", False: "no"}.get(row["significant"]),
+            "p_said": _p(row["p_holm"]),
+        }
+        for row in part.gains
+    ]
     return table_of(f"{part.label}: paired differences, task by task", rows, GAINS)
 
 
@@ -256,6 +266,11 @@ def versions_table(material: Material) -> Table:
 def incomplete(row: dict[str, Any]) -> str:
     """Said of an arm without figures."""
     return "" if row["complete"] else f"incomplete: {row['episodes']} of {row['tasks'] * row['k']} episodes"
+
+
+def _p(value: float | None) -> str | None:
+    """A p value; rows keep six decimals, so a smaller one would read as none at all."""
+    return None if value is None else f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
         return [low]
     rough = (high - low) / max(1, wanted)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * times for times in (1.0, 2.0, 5.0, 10.0) if power * times >= rough * (1 - 1e-9))
+    step = next(power * times for times in (1.0, 2.0, 5.0, 10.0) if power * times >= rough * 0.8)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(count * step, 10) for count in range(first, last + 1)]
 
@@ -126,4 +126,4 @@ def signed(value: float, digits: int = 3) -> str:
 
 
 def _plain(value: Value) -> str:
-    return number(value) if isinstance(value, int | float) else str(value)
+    return number(value) if isinstance(value, int | float) else str(value).strip()

@@ -124,8 +124,8 @@
 
   function controls() {
     const box = make("div", "bar-controls"), slider = make("input", ""), said = make("output", "");
-    const first = button("⏮", "First step", () => go(0)), back = button("◀", "Step back", () => go(at - 1));
-    const on = button("▶", "Step on", () => go(at + 1)), last = button("⏭", "To the answer", () => go(steps.length - 1));
+    const first = button("«", "First step", () => go(0)), back = button("‹", "Step back", () => go(at - 1));
+    const on = button("›", "Step on", () => go(at + 1)), last = button("»", "To the answer", () => go(steps.length - 1));
     slider.type = "range";
     slider.min = "0";
     slider.setAttribute("aria-label", "Step");
