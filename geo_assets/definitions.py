@@ -24,6 +24,7 @@ from geo_assets.reports.first_sweep_table import first_sweep_asset
 from geo_assets.reports.hacking_audit import hacking_audit_asset
 from geo_assets.reports.learning_controls import learning_controls_asset
 from geo_assets.reports.paired_gains import paired_gains_asset
+from geo_assets.reports.report_site import report_site_asset
 from geo_assets.reports.slice_table import slice_table_asset
 from geo_assets.sweeps.adapter_sweep import adapter_sweep_assets
 from geo_assets.sweeps.factory import sweep_assets
@@ -72,6 +73,7 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         hacking_audit_asset(stage),
         *([controls] if (controls := learning_controls_asset(stage)) else []),
     ]
+    declared.append(report_site_asset(stage, [asset for asset in declared if asset.group == "reports"]))
     return dg.Definitions(
         assets=[asset.definition(stage) for asset in declared],
         jobs=[dg.define_asset_job(WHOLE_GRAPH, description="Every asset; `geo build` runs a part of it.")],

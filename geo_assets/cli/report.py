@@ -93,6 +93,8 @@ def _built(home: Path) -> None:
         for picture in sorted(learnt.path.glob("*.png")):
             print(f"\nlearning picture: {picture}")
     print(f"\nboard picture: {built.path / 'board.png'}")
+    if (site := AssetFolder(home, "report_site").built()) is not None:
+        print(f"report to open in a browser: {site.path / 'index.html'}")
 
 
 def _stages(home: Path) -> str:
