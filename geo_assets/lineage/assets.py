@@ -21,8 +21,10 @@ import dagster as dg
 from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
 from geo_assets.lineage.faults import machine_fault
-from geo_assets.lineage.fingerprint import code_version
-from geo_assets.lineage.folders import AssetFolder, Published, require, require_all
+from geo_assets.lineage.costs import Estimate, estimate_metadata
+from geo_assets.lineage.explain import record
+from geo_assets.lineage.fingerprint import Fingerprint, fingerprint
+from geo_assets.lineage.folders import AssetFolder, Published, folder_of, require, require_all
 from geo_assets.lineage.orphans import leave_with_the_run
 
 OWNERS = ("team:environments",)
@@ -137,7 +139,7 @@ class GeoAsset:
     deps: tuple[str, ...]
     spec: Callable[[StageSpecs], Any]
     kinds: frozenset[str]
-    runs: tuple[str, ...]
+    runs: Callable[[Stage], Sequence[str]]
     checks: tuple[CheckSpec, ...]
     descriptions: Mapping[str, str]
     extra: Callable[[Stage], Any]
@@ -145,6 +147,9 @@ class GeoAsset:
     folders: Mapping[str, str]
     tags: Mapping[str, str]
     priority: int = 0
+    inputs: Callable[[Stage], Sequence[str]] = lambda stage: ()
+    apart: tuple[str, ...] = ()
+    estimate: Callable[[Stage], Estimate | None] = lambda stage: None
 
     @property
     def several(self) -> bool:
@@ -152,8 +157,19 @@ class GeoAsset:
         return len(self.names) > 1
 
     def code_version(self, stage: Stage) -> str:
-        """Fingerprint of this asset for one profile."""
-        return code_version([self.module], self.spec(stage.specs), self.runs, self.extra(stage))
+        """Version of this asset's code and declared inputs for one profile."""
+        return self.fingerprint(stage).version
+
+    def fingerprint(self, stage: Stage) -> Fingerprint:
+        """What that version is made of, symbol by symbol."""
+        return fingerprint(
+            [f"{self.module}:{inspect.unwrap(self.compute).__qualname__}"],
+            self.spec(stage.specs),
+            self.runs(stage),
+            self.extra(stage),
+            self.inputs(stage),
+            self.apart,
+        )
 
     def definition(self, stage: Stage) -> dg.AssetsDefinition:
         """The Dagster asset for one profile."""
@@ -168,7 +184,7 @@ class GeoAsset:
                 owners=list(OWNERS),
                 kinds=set(self.kinds),
                 tags=dict(self.tags),
-                metadata={"profile": stage.settings.profile, **code_reference(self.compute)},
+                metadata=self.page(stage),
                 skippable=self.several,
             )
             for name in self.names
@@ -196,6 +212,11 @@ class GeoAsset:
             yield from run_stage(self, stage, context)
 
         return compute_asset
+
+    def page(self, stage: Stage) -> dict[str, Any]:
+        """What Dagster's page and the plan know of the asset before it has run."""
+        estimate = estimate_metadata(self.group, self.estimate(stage))
+        return {"profile": stage.settings.profile, **estimate, **code_reference(self.compute)}
 
 
 def run_stage(
@@ -225,6 +246,7 @@ def result_of(
     blocking = {check.name for check in asset.checks if check.blocking}
     failed = [check.name for check in made.checks if not check.passed and check.name in blocking]
     folder.publish(made.data_version, dict(made.facts), failed)
+    record(folder.path, asset.fingerprint(stage), parents_of(asset, stage), made.data_version)
     numbers = {key: value for key, value in made.facts.items() if isinstance(value, int | float | str)}
     results = [
         dg.AssetCheckResult(
@@ -247,6 +269,12 @@ def result_of(
         },
         check_results=results,
     )
+
+
+def parents_of(asset: GeoAsset, stage: Stage) -> dict[str, str]:
+    """The data versions of an asset's parents as they stand; nothing of one that stands nowhere."""
+    found = {name: AssetFolder(stage.settings.home, folder_of(name)).built() for name in asset.deps}
+    return {name: built.data_version for name, built in found.items() if built is not None}
 
 
 class failing_clearly:  # noqa: N801
@@ -290,7 +318,7 @@ def geo_asset(
     spec: Callable[[StageSpecs], Any] = lambda specs: None,
     deps: Sequence[str] = (),
     kinds: Iterable[str] = (),
-    runs: Sequence[str] = (),
+    runs: Sequence[str] | Callable[[Stage], Sequence[str]] = (),
     checks: Sequence[CheckSpec] = (),
     names: Sequence[str] = (),
     descriptions: Mapping[str, str] | None = None,
@@ -300,6 +328,9 @@ def geo_asset(
     tags: Mapping[str, str] | None = None,
     name: str | None = None,
     priority: int = 0,
+    inputs: Sequence[str] | Callable[[Stage], Sequence[str]] = (),
+    apart: Sequence[str] = (),
+    estimate: Callable[[Stage], Estimate | None] = lambda stage: None,
 ) -> Callable[[Compute], GeoAsset]:
     """Declare the asset computed by a function; the module's docstring is its description.
 
@@ -308,7 +339,7 @@ def geo_asset(
         spec: picks what the asset depends on from the stage specs; enters the code version by value.
         deps: names of the parents.
         kinds: what Dagster's page shows as kinds.
-        runs: modules that the function starts as servers.
+        runs: modules, or `module:symbol`, that run in servers and scripts which the function starts.
         checks: checks it reports.
         names: the outputs, when the function makes several; it then returns a mapping.
         descriptions: description per output, over the module's.
@@ -318,6 +349,9 @@ def geo_asset(
         tags: Dagster tags.
         name: the asset's name, when it is not the function's.
         priority: of those that could start, the highest does; for what everything else waits for.
+        inputs: files of the repository that it reads, and `lock#package` slices; see `fingerprint`.
+        apart: modules or `module:symbol` that its version leaves out, because they enter in another way.
+        estimate: what a run costs, for the plan, as long as none has been recorded.
     """
 
     def declare(compute: Compute) -> GeoAsset:
@@ -332,7 +366,7 @@ def geo_asset(
             deps=tuple(deps),
             spec=spec,
             kinds=frozenset(kinds),
-            runs=tuple(runs),
+            runs=_for_stage(runs),
             checks=tuple(checks),
             descriptions=dict(descriptions or {}),
             extra=extra,
@@ -340,6 +374,15 @@ def geo_asset(
             folders=dict(folders or {}),
             tags=dict(tags or {}),
             priority=priority,
+            inputs=_for_stage(inputs),
+            apart=tuple(apart),
+            estimate=estimate,
         )
 
     return declare
+
+
+def _for_stage(
+    names: Sequence[str] | Callable[[Stage], Sequence[str]],
+) -> Callable[[Stage], Sequence[str]]:
+    return names if callable(names) else lambda stage: tuple(names)
