@@ -31,12 +31,14 @@ def _register() -> None:
     from geo_assets.cli.bench import bench
     from geo_assets.cli.build import build
     from geo_assets.cli.doctor import doctor
+    from geo_assets.cli.refresh import refresh
     from geo_assets.cli.report import report
     from geo_assets.cli.serve import serve
+    from geo_assets.cli.stale import stale
     from geo_assets.cli.sweep import sweep
     from geo_assets.cli.walkthrough import walkthrough
 
-    for command in (build, doctor, serve, sweep, report, walkthrough, bench):
+    for command in (build, doctor, serve, sweep, report, walkthrough, bench, stale, refresh):
         app.command(command.__name__)(command)
 
 

@@ -19,7 +19,7 @@ from geo_assets.lineage.folders import Published
 from geo_assets.lineage.versions import content_version
 
 BEHAVIOUR = ("env_service.environment:GeoGuessrEnvironment", "env_service.game", "env_service.imagery")
-"""What an episode runs through. The game and its imagery are handed to the environment by whoever serves it."""
+"""What an episode runs through. Game and imagery are handed to the environment by whoever serves it."""
 BEHAVIOUR_INPUTS = tuple(f"deploy/locks/cpu.txt#{name}" for name in ("pillow", "shapely", "simplejpeg"))
 """Libraries whose version could alter a picture's bytes or a country."""
 CONFIG, TASKS = "config.json", "tasks.jsonl"

@@ -17,7 +17,7 @@ Ref = tuple[str, ...]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DECLARING = {"geo_assets.lineage.assets.geo_asset"}
-"""What such a decorator is given enters a version by value, so the decorator itself is no part of the code."""
+"""What they are given enters a version by value, so these decorators are no part of the code."""
 DOCUMENTED = {"env_service.toolbox.tool"}
 """Under these decorators a docstring is shown to a model, so it is part of what runs."""
 PLAIN = {

@@ -13,21 +13,25 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, TypeVar
 
 import dagster as dg
 
 from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
-from geo_assets.lineage.faults import machine_fault
 from geo_assets.lineage.costs import Estimate, estimate_metadata
 from geo_assets.lineage.explain import record
+from geo_assets.lineage.faults import machine_fault
 from geo_assets.lineage.fingerprint import Fingerprint, fingerprint
 from geo_assets.lineage.folders import AssetFolder, Published, folder_of, require, require_all
 from geo_assets.lineage.orphans import leave_with_the_run
 
 OWNERS = ("team:environments",)
+DECLARED = "version_taken_from"
+"""Metadata of every definition: what its code version is taken from."""
+OUTSIDE_PLAN = "geo/outside_plan"
+"""Tag of an asset that is not planned for."""
 PROGRESS_EVERY_S = 2.0
 T = TypeVar("T")
 
@@ -162,14 +166,19 @@ class GeoAsset:
 
     def fingerprint(self, stage: Stage) -> Fingerprint:
         """What that version is made of, symbol by symbol."""
-        return fingerprint(
-            [f"{self.module}:{inspect.unwrap(self.compute).__qualname__}"],
-            self.spec(stage.specs),
-            self.runs(stage),
-            self.extra(stage),
-            self.inputs(stage),
-            self.apart,
-        )
+        return fingerprint(**self.declared(stage))
+
+    def declared(self, stage: Stage) -> dict[str, Any]:
+        """The arguments of `fingerprint`, as JSON."""
+        spec = self.spec(stage.specs)
+        return {
+            "targets": [f"{self.module}:{inspect.unwrap(self.compute).__qualname__}"],
+            "spec": asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else spec,
+            "runs": list(self.runs(stage)),
+            "extra": self.extra(stage),
+            "inputs": list(self.inputs(stage)),
+            "apart": list(self.apart),
+        }
 
     def definition(self, stage: Stage) -> dg.AssetsDefinition:
         """The Dagster asset for one profile."""
@@ -216,7 +225,12 @@ class GeoAsset:
     def page(self, stage: Stage) -> dict[str, Any]:
         """What Dagster's page and the plan know of the asset before it has run."""
         estimate = estimate_metadata(self.group, self.estimate(stage))
-        return {"profile": stage.settings.profile, **estimate, **code_reference(self.compute)}
+        return {
+            "profile": stage.settings.profile,
+            DECLARED: dg.MetadataValue.json(self.declared(stage)),
+            **estimate,
+            **code_reference(self.compute),
+        }
 
 
 def run_stage(
@@ -229,7 +243,8 @@ def run_stage(
     """
     began = time.monotonic()
     with failing_clearly():
-        require_all(stage.settings.home, asset.deps, asset.names[0])
+        if OUTSIDE_PLAN not in asset.tags:
+            require_all(stage.settings.home, asset.deps, asset.names[0])
         made = asset.compute(StageRun(stage, asset.names[0], context.log.info))
         outputs = made if isinstance(made, Mapping) else {asset.names[0]: made}
         wanted = {key.to_user_string() for key in context.selected_asset_keys}

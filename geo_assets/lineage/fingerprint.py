@@ -102,8 +102,8 @@ def fingerprint(
     """What computes something, symbol by symbol.
 
     Args:
-        targets: what computes it: `module:symbol`, `module:outer.<locals>.inner` of an asset declared inside a
-            function, or a whole `module`.
+        targets: what computes it: `module:symbol`, `module:outer.<locals>.inner` of an asset that is declared
+            inside a function, or a whole `module`.
         spec: its frozen spec (dataclass or JSON-like value).
         runs: what it starts as servers or scripts: modules with all that they run, or `module:symbol`.
         extra: further declared inputs, JSON-like.

@@ -181,9 +181,9 @@ class Tables:
         modules = {module for module, _ in reached}
         for module in sorted(frozenset().union(*(self._executed(module) for module in modules))):
             for node in self._acting(module):
-                if node not in reached and not self._barred(node, barred):
-                    if self._acts(node, self._unit(node), reached, module in modules):
-                        found.append(node)
+                done = node in reached or self._barred(node, barred)
+                if not done and self._acts(node, self._unit(node), reached, module in modules):
+                    found.append(node)
         return found
 
     def _acting_in(self, module: str) -> tuple[Node, ...]:

@@ -1,10 +1,10 @@
 """What one module holds, symbol by symbol: what each runs, as a digest, and the names it refers to.
 
-A *unit* is a top-level statement: a function, a class, an assignment, or a compound statement with all that it
-binds (a conditional definition counts whole, and so does a class with its methods). Two spellings of the same
-code give the same digest: comments, docstrings, formatting, the order and aliases of imports and the order of
-units do not count. Annotations of functions count only under a decorator that could read them; those of a
-class body count, because dataclasses and pydantic read them. What stands under `if TYPE_CHECKING` counts
+A *unit* is a top-level statement: a function, a class, an assignment, or a compound statement with all that
+it binds (a conditional definition counts whole, and so does a class with its methods). Two spellings of the
+same code give the same digest: comments, docstrings, formatting, the order and aliases of imports and the
+order of units do not count. Annotations of functions count only under a decorator that could read them; those
+of a class body count, because dataclasses and pydantic read them. What stands under `if TYPE_CHECKING` counts
 nowhere.
 
 A function declared inside another one by a declaring decorator is a unit of its own, `outer.<locals>.inner`,
@@ -224,7 +224,7 @@ class _Units:
     def _closure(
         self, outer: ast.FunctionDef | ast.AsyncFunctionDef, inner: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> Unit:
-        """A function with what it captures: statements of the outer one that bind it, classes of arguments."""
+        """A function with what it captures: statements of the outer one, and classes of its arguments."""
         walker = self._walker()
         body = undocumented(outer.body)
         arguments = [*outer.args.posonlyargs, *outer.args.args, *outer.args.kwonlyargs]
