@@ -24,8 +24,9 @@ from geo_assets.lineage.references import Tables, UnfollowableCode
 __all__ = ["NEUTRAL", "Fingerprint", "UnfollowableCode", "code_version", "fingerprint", "forget"]
 
 NEUTRAL = (
-    # Words for people.
+    # Words for people, and the package's own number: an environment is served under that of its behaviour.
     "env_service.errors",
+    "env_service:__version__",
     # Where things are; and stage values, which enter by value.
     "geo_assets.config.settings",
     "geo_assets.config.arms_yaml",
