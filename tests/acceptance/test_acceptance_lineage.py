@@ -1,9 +1,9 @@
 """The table of docs/staleness.md, walked on the real sandbox graph: a copy of the repository is edited and
 refreshed, row by row, each on top of those before it.
 
-Every asset is real and tiny: a dozen tasks, models and adapters of one or two steps, one pass per arm. A row says
-what is edited and what must change; what is stale before, what Dagster itself says, and what reruns are held
-against it.
+Every asset is real and tiny: a dozen tasks, models and adapters of one or two steps, one pass per arm. A row
+says what is edited and what must change; what is stale before, what Dagster itself says, and what reruns are
+held against it.
 """
 
 import sys
@@ -130,8 +130,8 @@ ROWS: dict[str, Row] = {
         (
             (
                 "env_service/views.py",
-                "    _check(pano, compass_angle, heading_deg, pitch_deg, fov_deg, size_px)\n",
-                "    _check(pano, compass_angle, heading_deg, pitch_deg, fov_deg, size_px)\n    heading_deg += 7.0\n",
+                "fov_deg, size_px)\n    height, width, channels",
+                "fov_deg, size_px)\n    heading_deg += 7.0\n    height, width, channels",
             ),
         ),
         changed=(

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,9 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from graph_lab import Lab  # noqa: E402
+from graph_lab import Lab
 
-from geo_assets.lineage import fingerprint, references  # noqa: E402
+from geo_assets.lineage import fingerprint, references
+from geo_assets.lineage.refreshing import refresh
 
 Write = Callable[..., None]
 
@@ -37,17 +39,40 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     fingerprint.forget()
 
 
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """A small graph of real assets, unbuilt."""
-    monkeypatch.setattr(references, "ROOT", tmp_path)
-    monkeypatch.setattr(references, "FIRST_PARTY", ("tinygraph",))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    # Edits within one second would else find the compiled text of before.
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    made = Lab(tmp_path)
-    yield made
-    made.instance.dispose()
-    for name in [name for name in sys.modules if name.split(".")[0] == "tinygraph"]:
-        del sys.modules[name]
+@contextmanager
+def _lab(root: Path) -> Iterator[Lab]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(references, "ROOT", root)
+        patch.setattr(references, "FIRST_PARTY", ("tinygraph",))
+        patch.syspath_prepend(str(root))
+        # Edits within one second would else find the compiled text of before.
+        patch.setattr(sys, "dont_write_bytecode", True)
+        made = Lab(root)
+        yield made
+        made.instance.dispose()
+        for name in [name for name in sys.modules if name.split(".")[0] == "tinygraph"]:
+            del sys.modules[name]
     fingerprint.forget()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """A small graph of real assets, unbuilt."""
+    with _lab(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One such graph for the tests of a module."""
+    with _lab(tmp_path_factory.mktemp("kept")) as made:
+        yield made
+
+
+@pytest.fixture
+def built(kept: Lab) -> Lab:
+    """A graph as its sources were first, every asset built and fresh."""
+    kept.reset()
+    done = refresh(kept.instance, kept.graph, kept.stage, kept.run, tell=lambda line: None)
+    assert not done.failed and not done.skipped
+    return kept

@@ -1,4 +1,4 @@
-"""A small graph of real assets in a repository of its own: edited as text, read anew, run on a real instance."""
+"""A small graph of real assets in a repository of its own: edited as text, read anew, really run."""
 
 import importlib
 import sys
@@ -93,11 +93,15 @@ class Lab:
         self.package, self.home = root / "tinygraph", root / "home"
         self.package.mkdir()
         (self.package / "__init__.py").write_text("")
-        for name, text in SOURCES.items():
-            (self.package / f"{name}.py").write_text(text)
         self.instance = dg.DagsterInstance.ephemeral()
         settings = load_settings({"GEO_PROFILE": "sandbox", "GEO_HOME": str(self.home)})
         self.stage = Stage(settings, stage_specs("sandbox"))
+        self.reset()
+
+    def reset(self) -> None:
+        """The sources as they were first."""
+        for name, text in SOURCES.items():
+            (self.package / f"{name}.py").write_text(text)
         self.read()
 
     def edit(self, name: str, old: str, new: str) -> None:

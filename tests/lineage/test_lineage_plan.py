@@ -1,4 +1,4 @@
-"""The plan over a small real graph: what is stale and why, what may follow, what it costs; and refreshing it."""
+"""The plan over a small real graph: what is stale and why, what may follow, the cost; and refreshing it."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from graph_lab import Lab
 
 from env_service.errors import GeoError
 from geo_assets.lineage.dagster_internals import DagsterState
-from geo_assets.lineage.folders import AssetFolder
+from geo_assets.lineage.folders import EPISODES, AssetFolder
 from geo_assets.lineage.plan import Plan, explain, make_plan
 from geo_assets.lineage.plan_text import explanation, plan_markdown, plan_text
 from geo_assets.lineage.refreshing import Refreshed, refresh
@@ -29,14 +29,6 @@ def _refresh(lab: Lab, **more: object) -> Refreshed:
 
 def _kinds(plan: Plan) -> dict[str, list[str]]:
     return {one.asset: [reason.kind for reason in one.reasons] for one in plan.stale}
-
-
-@pytest.fixture
-def built(lab: Lab) -> Lab:
-    """The graph with every asset built."""
-    assert set(_refresh(lab).reran) == set(ALL)
-    assert _plan(lab).stale == ()
-    return lab
 
 
 def test_what_was_never_built_is_missing_and_costs_what_is_estimated(lab: Lab) -> None:
@@ -151,9 +143,9 @@ def test_a_parent_that_came_is_a_reason(built: Lab) -> None:
             "data",
             "its folder holds content 00000000",
         ),
-        (lambda folder: (folder / "episodes.jsonl").write_bytes(b"{}\n{"), "missing", "in the middle of a line"),
-        (lambda folder: (folder / "episodes.jsonl").write_bytes(b"{}\n"), "missing", "holds 1 episodes, and 2"),
-        (lambda folder: (folder / "episodes.jsonl").unlink(), "missing", "episodes.jsonl is gone"),
+        (lambda folder: (folder / EPISODES).write_bytes(b"{}\n{"), "missing", "in the middle of a line"),
+        (lambda folder: (folder / EPISODES).write_bytes(b"{}\n"), "missing", "holds 1 episodes, and 2"),
+        (lambda folder: (folder / EPISODES).unlink(), "missing", "episodes.jsonl is gone"),
     ],
     ids=["no marker", "a torn marker", "other content", "a torn line", "a lost line", "no episodes"],
 )  # fmt: skip

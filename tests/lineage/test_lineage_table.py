@@ -1,4 +1,4 @@
-"""The table of docs/staleness.md as far as code versions decide it, on the real graph, without running anything."""
+"""The table of docs/staleness.md as far as code versions decide it, on the real graph, nothing being run."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A copy of the repository with a tiny sandbox world, to be edited and refreshed: every asset, in seconds each.
+"""A copy of the repository with a tiny sandbox world, to be edited and refreshed: all assets, seconds each.
 
 The copy's own settings are edited, since it is a copy anyway: a dozen tasks, base models and adapters of one
 step, one pass per arm. Everything else is the repository's.
