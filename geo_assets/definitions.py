@@ -1,6 +1,7 @@
 """The one place where the asset graph is put together, for the profile that the environment names."""
 
 import os
+from collections.abc import Sequence
 
 import dagster as dg
 
@@ -16,7 +17,7 @@ from geo_assets.data.train_mirror import train_mirror
 from geo_assets.environment.deployment_local import deployment_local
 from geo_assets.environment.eval_environment import eval_environment
 from geo_assets.environment.train_environment import train_environment
-from geo_assets.lineage.assets import Stage
+from geo_assets.lineage.assets import GeoAsset, Stage
 from geo_assets.reports.board_table import board_table_asset
 from geo_assets.reports.findings import findings_asset
 from geo_assets.reports.first_look import first_look_asset
@@ -26,6 +27,7 @@ from geo_assets.reports.learning_controls import learning_controls_asset
 from geo_assets.reports.paired_gains import paired_gains_asset
 from geo_assets.reports.report_site import report_site_asset
 from geo_assets.reports.slice_table import slice_table_asset
+from geo_assets.reports.staleness_plan import staleness_plan_asset
 from geo_assets.sweeps.adapter_sweep import adapter_sweep_assets
 from geo_assets.sweeps.factory import sweep_assets
 from geo_assets.training.base_models import base_model_assets
@@ -74,6 +76,13 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         *([controls] if (controls := learning_controls_asset(stage)) else []),
     ]
     declared.append(report_site_asset(stage, [asset for asset in declared if asset.group == "reports"]))
+    # It follows everything, so it is declared when everything else is.
+    declared.append(
+        staleness_plan_asset(
+            ends_of(declared),
+            lambda: build_definitions(stage).resolve_job_def(WHOLE_GRAPH).asset_layer.asset_graph,
+        )
+    )
     return dg.Definitions(
         assets=[asset.definition(stage) for asset in declared],
         jobs=[dg.define_asset_job(WHOLE_GRAPH, description="Every asset; `geo build` runs a part of it.")],
@@ -85,6 +94,12 @@ def build_definitions(stage: Stage) -> dg.Definitions:
             }
         ),
     )
+
+
+def ends_of(declared: Sequence[GeoAsset]) -> list[str]:
+    """Assets that no other is made from."""
+    parents = {name for asset in declared for name in asset.deps}
+    return [name for asset in declared for name in asset.names if name not in parents]
 
 
 @dg.definitions

@@ -101,7 +101,7 @@ def _stages(home: Path) -> str:
     """A Markdown table of what each asset's last materialization took, from the Dagster instance."""
     import dagster as dg
 
-    from geo_assets.cli.build import prepare_dagster_home, whole_graph_job
+    from geo_assets.cli._running import prepare_dagster_home, whole_graph_job
 
     dagster_home = Path(os.environ.get("DAGSTER_HOME") or home / "dagster")
     prepare_dagster_home(dagster_home)

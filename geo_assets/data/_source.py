@@ -11,6 +11,7 @@ requests under way at once.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,14 +70,19 @@ def workers() -> int:
     return int(_positive("GEO_WORKERS", WORKERS))
 
 
+def source_code(stage: Stage) -> tuple[str, ...]:
+    """What runs at the far end where that is ours: the stand-in of the sandbox."""
+    return (SERVER,) if stage.settings.profile == "sandbox" else ()
+
+
 def source_identity(stage: Stage) -> Any:
-    """What a stage's answers depend on besides its own code: the stand-in's code and world, or its records.
+    """What a stage's answers depend on besides code: the stand-in's world, or the records.
 
     Declared as an extra input of every stage that asks Mapillary. Live has none: what Mapillary answers shows
     in the data version of the stage that asked.
     """
     if stage.settings.profile == "sandbox":
-        return {"sandbox": code_version([SERVER], stage.specs.world)}
+        return {"world": asdict(stage.specs.world)}
     if stage.settings.profile == "recorded":
         return {"recorded": _records(stage.settings.recorded_dir)}
     return None
@@ -84,7 +90,8 @@ def source_identity(stage: Stage) -> Any:
 
 def source_version(stage: Stage) -> str:
     """One hash that tells two sources apart, so that nothing asked from one is taken for the other's."""
-    return content_version([stage.settings.profile, stage.settings.graph_url, source_identity(stage)])
+    code = code_version(source_code(stage), extra=source_identity(stage))
+    return content_version([stage.settings.profile, stage.settings.graph_url, code])
 
 
 def _client(graph: str, tiles: str, token: str, pace: float | None) -> MapillaryClient:

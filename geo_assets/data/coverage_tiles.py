@@ -25,7 +25,7 @@ from env_service.errors import GeoError
 from env_service.geography import geography
 from geo_assets.config.settings import TilesSpec
 from geo_assets.data._maps import Boxes, picture, world_map
-from geo_assets.data._source import open_mapillary, source_identity, source_version, workers
+from geo_assets.data._source import open_mapillary, source_code, source_identity, source_version, workers
 from geo_assets.data._tables import table
 from geo_assets.data._tile_log import TileLog
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
@@ -51,6 +51,7 @@ class CoverageIncomplete(GeoError):
 @geo_asset(
     group="data",
     spec=lambda specs: specs.tiles,
+    runs=source_code,
     extra=source_identity,
     kinds={"mapillary", "mvt"},
     checks=[

@@ -31,7 +31,7 @@ from env_service.errors import GeoError
 from geo_assets.config.settings import ProbeSpec, TilesSpec
 from geo_assets.data._maps import picture
 from geo_assets.data._selection import draw
-from geo_assets.data._source import open_mapillary, source_identity
+from geo_assets.data._source import open_mapillary, source_code, source_identity
 from geo_assets.data._tables import row_count, table
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
 from geo_assets.lineage.versions import content_version
@@ -80,6 +80,7 @@ class Source:
 @geo_asset(
     group="data",
     spec=lambda specs: {"probe": asdict(specs.probe), "zoom": specs.tiles.zoom},
+    runs=source_code,
     extra=source_identity,
     kinds={"mapillary"},
     checks=[

@@ -43,7 +43,7 @@ from geo_assets.data._mirror import (
     shard_of,
     wanted_pictures,
 )
-from geo_assets.data._source import open_mapillary, source_identity, source_version, workers
+from geo_assets.data._source import open_mapillary, source_code, source_identity, source_version, workers
 from geo_assets.data._store import (
     Wanted,
     altered,
@@ -63,7 +63,6 @@ from geo_assets.lineage.assets import (
     Made,
     Stage,
     StageRun,
-    code_reference,
     failing_clearly,
     geo_asset,
     peak_memory,
@@ -141,7 +140,7 @@ class MirrorGraph(GeoAsset):
             owners=["team:environments"],
             kinds=set(self.kinds),
             tags=dict(self.tags),
-            metadata={"profile": stage.settings.profile, **code_reference(self.compute)},
+            metadata=self.page(stage),
             ins={"pool": dg.AssetIn(key=self.deps[0], dagster_type=dg.Nothing)},
             check_specs=[
                 dg.AssetCheckSpec(
@@ -389,6 +388,7 @@ _declared = geo_asset(
     group="data",
     deps=["task_pool"],
     spec=lambda specs: specs.mirror,
+    runs=source_code,
     extra=source_identity,
     kinds={"mapillary", "jpeg"},
     name="mirrored_panoramas",

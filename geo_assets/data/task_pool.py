@@ -32,7 +32,7 @@ from geo_assets.data._harvest import HarvestSpec, asked_as, country_near, harves
 from geo_assets.data._journal import Journal
 from geo_assets.data._maps import Points, picture, world_map
 from geo_assets.data._selection import Candidate, Outcome, Picker, sampling_order
-from geo_assets.data._source import open_mapillary, source_identity, source_version, workers
+from geo_assets.data._source import open_mapillary, source_code, source_identity, source_version, workers
 from geo_assets.data._tables import TASK_COLUMNS, column_schema, counted, row_count, shares
 from geo_assets.data.candidate_sequences import ACCOUNTING, read_accounting, read_candidates
 from geo_assets.lineage.assets import Check, CheckSpec, Made, Stage, StageRun, geo_asset
@@ -47,6 +47,7 @@ HARVEST = "geo_assets.data._harvest"
     group="data",
     deps=["candidate_sequences"],
     spec=lambda specs: specs.pool,
+    runs=source_code,
     extra=source_identity,
     kinds={"mapillary", "json"},
     checks=[

@@ -14,25 +14,27 @@ from typing import Any
 from env_service.canonical import atomic_write
 from env_service.tasks import Task, read_tasks
 from geo_assets.config.settings import EnvironmentSpec
-from geo_assets.lineage.assets import Stage
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.folders import Published
 from geo_assets.lineage.versions import content_version
 
-BEHAVIOUR = "env_service.environment"
+BEHAVIOUR = ("env_service.environment:GeoGuessrEnvironment", "env_service.game", "env_service.imagery")
+"""What an episode runs through. Game and imagery are handed to the environment by whoever serves it."""
+BEHAVIOUR_INPUTS = tuple(f"deploy/locks/cpu.txt#{name}" for name in ("pillow", "shapely", "simplejpeg"))
+"""Libraries whose version could alter a picture's bytes or a country."""
 CONFIG, TASKS = "config.json", "tasks.jsonl"
 
 
-def behaviour_code(stage: Stage) -> str:
-    """Fingerprint of everything an episode runs through, declared as an extra input of the environments."""
-    return code_version([BEHAVIOUR])
+def behaviour_code() -> str:
+    """Fingerprint of everything an episode runs through."""
+    return code_version(BEHAVIOUR, inputs=BEHAVIOUR_INPUTS)
 
 
-def environment_version(stage: Stage, split: Published, mirror: Published, spec: EnvironmentSpec) -> str:
+def environment_version(split: Published, mirror: Published, spec: EnvironmentSpec) -> str:
     """The data version of an environment."""
     return content_version(
         {
-            "behaviour": behaviour_code(stage),
+            "behaviour": behaviour_code(),
             "index": split.data_version,
             "imagery": mirror.data_version,
             "spec": asdict(spec),

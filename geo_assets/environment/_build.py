@@ -30,7 +30,7 @@ def build_environment(run: StageRun, split: str) -> Made:
     """
     spec = run.specs.environment
     index, mirror = run.require(f"{split}_split"), run.require(f"{split}_mirror")
-    version = environment_version(run.stage, index, mirror, spec)
+    version = environment_version(index, mirror, spec)
     tasks = tasks_of(index)
     path = run.folder().file(CONFIG)
     facts = {

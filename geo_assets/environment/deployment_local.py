@@ -16,7 +16,7 @@ from pathlib import Path
 from env_service.canonical import canonical_json
 from geo_assets.data._maps import CREDIT, contact_sheet, picture
 from geo_assets.data._tables import counted, row_count
-from geo_assets.environment._behaviour import CONFIG, behaviour_code
+from geo_assets.environment._behaviour import BEHAVIOUR, BEHAVIOUR_INPUTS, CONFIG
 from geo_assets.environment._bundle import (
     altered,
     build_bundle,
@@ -26,7 +26,6 @@ from geo_assets.environment._bundle import (
 )
 from geo_assets.environment._playing import evenly, openings, play, served, tool_table
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
-from geo_assets.lineage.fingerprint import code_version
 
 EPISODES = 3
 PARITY, INTACT = "parity", "bundle_is_intact"
@@ -37,7 +36,8 @@ PARITY, INTACT = "parity", "bundle_is_intact"
     deps=["eval_environment"],
     spec=lambda specs: specs.environment,
     # The bundle carries the whole service, its server and play page included.
-    extra=lambda stage: [behaviour_code(stage), code_version(["env_service.server.__main__"])],
+    runs=["env_service.server.__main__", *BEHAVIOUR],
+    inputs=BEHAVIOUR_INPUTS,
     kinds={"openenv"},
     checks=[
         CheckSpec(PARITY, "Episodes in the bundle equal those of eval_environment."),

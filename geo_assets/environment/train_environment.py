@@ -9,7 +9,7 @@ alters this version, and nothing else does: not the server, not the play page, n
 **Cost.** Seconds: the service is started twice, played, filled to its cap, and every frame is hashed.
 """
 
-from geo_assets.environment._behaviour import behaviour_code
+from geo_assets.environment._behaviour import BEHAVIOUR, BEHAVIOUR_INPUTS
 from geo_assets.environment._build import build_environment
 from geo_assets.environment._readiness import CHECKS
 from geo_assets.lineage.assets import Made, StageRun, geo_asset
@@ -19,7 +19,8 @@ from geo_assets.lineage.assets import Made, StageRun, geo_asset
     group="environment",
     deps=["train_split", "train_mirror"],
     spec=lambda specs: specs.environment,
-    extra=behaviour_code,
+    runs=BEHAVIOUR,
+    inputs=BEHAVIOUR_INPUTS,
     kinds={"openenv"},
     checks=CHECKS,
 )

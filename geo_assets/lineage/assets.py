@@ -13,19 +13,25 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, TypeVar
 
 import dagster as dg
 
 from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
+from geo_assets.lineage.costs import Estimate, estimate_metadata
+from geo_assets.lineage.explain import record
 from geo_assets.lineage.faults import machine_fault
-from geo_assets.lineage.fingerprint import code_version
-from geo_assets.lineage.folders import AssetFolder, Published, require, require_all
+from geo_assets.lineage.fingerprint import Fingerprint, fingerprint
+from geo_assets.lineage.folders import AssetFolder, Published, folder_of, require, require_all
 from geo_assets.lineage.orphans import leave_with_the_run
 
 OWNERS = ("team:environments",)
+DECLARED = "version_taken_from"
+"""Metadata of every definition: what its code version is taken from."""
+OUTSIDE_PLAN = "geo/outside_plan"
+"""Tag of an asset that is not planned for."""
 PROGRESS_EVERY_S = 2.0
 T = TypeVar("T")
 
@@ -137,7 +143,7 @@ class GeoAsset:
     deps: tuple[str, ...]
     spec: Callable[[StageSpecs], Any]
     kinds: frozenset[str]
-    runs: tuple[str, ...]
+    runs: Callable[[Stage], Sequence[str]]
     checks: tuple[CheckSpec, ...]
     descriptions: Mapping[str, str]
     extra: Callable[[Stage], Any]
@@ -145,6 +151,9 @@ class GeoAsset:
     folders: Mapping[str, str]
     tags: Mapping[str, str]
     priority: int = 0
+    inputs: Callable[[Stage], Sequence[str]] = lambda stage: ()
+    apart: tuple[str, ...] = ()
+    estimate: Callable[[Stage], Estimate | None] = lambda stage: None
 
     @property
     def several(self) -> bool:
@@ -152,8 +161,24 @@ class GeoAsset:
         return len(self.names) > 1
 
     def code_version(self, stage: Stage) -> str:
-        """Fingerprint of this asset for one profile."""
-        return code_version([self.module], self.spec(stage.specs), self.runs, self.extra(stage))
+        """Version of this asset's code and declared inputs for one profile."""
+        return self.fingerprint(stage).version
+
+    def fingerprint(self, stage: Stage) -> Fingerprint:
+        """What that version is made of, symbol by symbol."""
+        return fingerprint(**self.declared(stage))
+
+    def declared(self, stage: Stage) -> dict[str, Any]:
+        """The arguments of `fingerprint`, as JSON."""
+        spec = self.spec(stage.specs)
+        return {
+            "targets": [f"{self.module}:{inspect.unwrap(self.compute).__qualname__}"],
+            "spec": asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else spec,
+            "runs": list(self.runs(stage)),
+            "extra": self.extra(stage),
+            "inputs": list(self.inputs(stage)),
+            "apart": list(self.apart),
+        }
 
     def definition(self, stage: Stage) -> dg.AssetsDefinition:
         """The Dagster asset for one profile."""
@@ -168,7 +193,7 @@ class GeoAsset:
                 owners=list(OWNERS),
                 kinds=set(self.kinds),
                 tags=dict(self.tags),
-                metadata={"profile": stage.settings.profile, **code_reference(self.compute)},
+                metadata=self.page(stage),
                 skippable=self.several,
             )
             for name in self.names
@@ -197,6 +222,16 @@ class GeoAsset:
 
         return compute_asset
 
+    def page(self, stage: Stage) -> dict[str, Any]:
+        """What Dagster's page and the plan know of the asset before it has run."""
+        estimate = estimate_metadata(self.group, self.estimate(stage))
+        return {
+            "profile": stage.settings.profile,
+            DECLARED: dg.MetadataValue.json(self.declared(stage)),
+            **estimate,
+            **code_reference(self.compute),
+        }
+
 
 def run_stage(
     asset: GeoAsset, stage: Stage, context: dg.AssetExecutionContext
@@ -208,7 +243,8 @@ def run_stage(
     """
     began = time.monotonic()
     with failing_clearly():
-        require_all(stage.settings.home, asset.deps, asset.names[0])
+        if OUTSIDE_PLAN not in asset.tags:
+            require_all(stage.settings.home, asset.deps, asset.names[0])
         made = asset.compute(StageRun(stage, asset.names[0], context.log.info))
         outputs = made if isinstance(made, Mapping) else {asset.names[0]: made}
         wanted = {key.to_user_string() for key in context.selected_asset_keys}
@@ -225,6 +261,7 @@ def result_of(
     blocking = {check.name for check in asset.checks if check.blocking}
     failed = [check.name for check in made.checks if not check.passed and check.name in blocking]
     folder.publish(made.data_version, dict(made.facts), failed)
+    record(folder.path, asset.fingerprint(stage), parents_of(asset, stage), made.data_version)
     numbers = {key: value for key, value in made.facts.items() if isinstance(value, int | float | str)}
     results = [
         dg.AssetCheckResult(
@@ -247,6 +284,12 @@ def result_of(
         },
         check_results=results,
     )
+
+
+def parents_of(asset: GeoAsset, stage: Stage) -> dict[str, str]:
+    """The data versions of an asset's parents as they stand; nothing of one that stands nowhere."""
+    found = {name: AssetFolder(stage.settings.home, folder_of(name)).built() for name in asset.deps}
+    return {name: built.data_version for name, built in found.items() if built is not None}
 
 
 class failing_clearly:  # noqa: N801
@@ -290,7 +333,7 @@ def geo_asset(
     spec: Callable[[StageSpecs], Any] = lambda specs: None,
     deps: Sequence[str] = (),
     kinds: Iterable[str] = (),
-    runs: Sequence[str] = (),
+    runs: Sequence[str] | Callable[[Stage], Sequence[str]] = (),
     checks: Sequence[CheckSpec] = (),
     names: Sequence[str] = (),
     descriptions: Mapping[str, str] | None = None,
@@ -300,6 +343,9 @@ def geo_asset(
     tags: Mapping[str, str] | None = None,
     name: str | None = None,
     priority: int = 0,
+    inputs: Sequence[str] | Callable[[Stage], Sequence[str]] = (),
+    apart: Sequence[str] = (),
+    estimate: Callable[[Stage], Estimate | None] = lambda stage: None,
 ) -> Callable[[Compute], GeoAsset]:
     """Declare the asset computed by a function; the module's docstring is its description.
 
@@ -308,7 +354,7 @@ def geo_asset(
         spec: picks what the asset depends on from the stage specs; enters the code version by value.
         deps: names of the parents.
         kinds: what Dagster's page shows as kinds.
-        runs: modules that the function starts as servers.
+        runs: modules, or `module:symbol`, that run in servers and scripts which the function starts.
         checks: checks it reports.
         names: the outputs, when the function makes several; it then returns a mapping.
         descriptions: description per output, over the module's.
@@ -318,6 +364,9 @@ def geo_asset(
         tags: Dagster tags.
         name: the asset's name, when it is not the function's.
         priority: of those that could start, the highest does; for what everything else waits for.
+        inputs: files of the repository that it reads, and `lock#package` slices; see `fingerprint`.
+        apart: modules or `module:symbol` that its version leaves out, because they enter in another way.
+        estimate: what a run costs, for the plan, as long as none has been recorded.
     """
 
     def declare(compute: Compute) -> GeoAsset:
@@ -332,7 +381,7 @@ def geo_asset(
             deps=tuple(deps),
             spec=spec,
             kinds=frozenset(kinds),
-            runs=tuple(runs),
+            runs=_for_stage(runs),
             checks=tuple(checks),
             descriptions=dict(descriptions or {}),
             extra=extra,
@@ -340,6 +389,15 @@ def geo_asset(
             folders=dict(folders or {}),
             tags=dict(tags or {}),
             priority=priority,
+            inputs=_for_stage(inputs),
+            apart=tuple(apart),
+            estimate=estimate,
         )
 
     return declare
+
+
+def _for_stage(
+    names: Sequence[str] | Callable[[Stage], Sequence[str]],
+) -> Callable[[Stage], Sequence[str]]:
+    return names if callable(names) else lambda stage: tuple(names)

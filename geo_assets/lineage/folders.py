@@ -15,6 +15,7 @@ from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 
 MARKER = "_asset.json"
+EPISODES = "episodes.jsonl"
 
 
 class MissingUpstream(GeoError):
@@ -102,6 +103,41 @@ class AssetFolder:
 def folder_of(asset: str) -> str:
     """Where an asset's folder stands below the home: under its own name, sweeps under `sweeps/`."""
     return f"sweeps/{asset.removeprefix('sweep_')}" if asset.startswith("sweep_") else asset
+
+
+def unfinished(published: Published) -> str:
+    """Why a sweep is not whole, in words; empty where it is, and for what is no sweep.
+
+    Its episodes are looked at where they could have changed: the last byte always, and every line where the
+    file is younger than the marker.
+    """
+    facts = published.facts
+    if facts.get("complete") is False:
+        wanted = facts.get("episodes", 0) + facts.get("unscored", 0)
+        return f"{facts.get('unscored', 'some')} of {wanted or 'its'} episodes have not been scored"
+    arms = facts.get("arms")
+    parts = arms if isinstance(arms, dict) else {"": facts}
+    for name, own in parts.items():
+        path = published.path / name / EPISODES
+        if "episodes" in own and (fault := _fault_of(path, int(own["episodes"]), published.path / MARKER)):
+            return f"{path.relative_to(published.path.parent.parent)} {fault}"
+    return ""
+
+
+def _fault_of(path: Path, episodes: int, marker: Path) -> str:
+    if not path.is_file():
+        return "is gone"
+    size = path.stat().st_size
+    with path.open("rb") as handle:
+        handle.seek(max(0, size - 1))
+        if handle.read(1) not in (b"", b"\n"):
+            return "ends in the middle of a line"
+        if path.stat().st_mtime_ns > marker.stat().st_mtime_ns:
+            handle.seek(0)
+            found = sum(chunk.count(b"\n") for chunk in iter(lambda: handle.read(1 << 20), b""))
+            if found != episodes:
+                return f"holds {found} episodes, and {episodes} were published"
+    return ""
 
 
 def require_all(home: Path, names: Sequence[str], needed_by: str) -> None:

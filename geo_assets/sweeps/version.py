@@ -8,13 +8,18 @@ from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.versions import content_version
 from geo_assets.sweeps.records import EpisodeRecord
 
-HARNESS_MODULES = ("geo_assets.sweeps.harness",)
+HARNESS = (
+    "geo_assets.sweeps.harness:make_plan",
+    "geo_assets.sweeps.harness:run_sweep",
+    "resources.endpoints:ChatEndpoint",
+)
+"""The endpoint is handed to the harness by whoever starts it."""
 POLICY_SERVER = "resources.sandbox.policy_server"
 
 
 def harness_version() -> str:
     """Version of the code that plays, the same for every arm; reports and policies are no part of it."""
-    return code_version(HARNESS_MODULES)
+    return code_version(HARNESS)
 
 
 def served_modules(arm: ArmSpec) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from geo_assets.lineage.versions import content_version
 from geo_assets.reports.charts import inline_png
 from geo_assets.sweeps.kept import KeptServer, ServerDied
 from geo_assets.training.curves import curves_chart
+from geo_assets.training.libraries import TRAINING_LIBRARIES, training_estimate
 from resources.compute import JobDone, LocalJob
 
 ENVIRONMENT, ENVIRONMENT_SERVER, TRAINER = (
@@ -84,6 +85,8 @@ def adapter_asset(spec: RunSpec) -> GeoAsset:
         deps=[spec.base, ENVIRONMENT],
         spec=lambda specs: spec.identity(),
         runs=[TRAINER],
+        inputs=TRAINING_LIBRARIES,
+        estimate=lambda stage: training_estimate(spec),
         kinds={"pytorch", "huggingface"},
         descriptions={name: f"**{spec.label}** (on `{spec.base}`, {spec.steps} steps).\n\n{words}"},
         priority=8,

@@ -21,11 +21,13 @@ from pathlib import Path
 from env_service.canonical import atomic_write, sha256_file
 from env_service.errors import GeoError
 from geo_assets.config.settings import EnvironmentSpec
+from geo_assets.environment._behaviour import BEHAVIOUR, BEHAVIOUR_INPUTS
 from geo_assets.lineage.assets import GeoAsset, Made, StageRun, geo_asset
 from geo_assets.lineage.folders import AssetFolder
 from geo_assets.lineage.single_writer import single_writer
 from geo_assets.lineage.swapping import recover, swap
 from geo_assets.lineage.versions import content_version
+from geo_assets.training.libraries import TRAINING_LIBRARIES
 from resources.processes import ServerProcess
 from resources.sandbox.vlm.specs import BaseModelSpec
 
@@ -44,7 +46,9 @@ def tiny_base_model(name: str) -> GeoAsset:
         group="training",
         deps=[WORLD],
         spec=lambda specs: [asdict(getattr(specs, name)), asdict(specs.environment)],
-        runs=[ENVIRONMENT_SERVER],
+        # Its lessons are played in the environment.
+        runs=BEHAVIOUR,
+        inputs=[*BEHAVIOUR_INPUTS, *TRAINING_LIBRARIES],
         kinds={"pytorch"},
         priority=9 if name == FIRST else -1,
     )

@@ -30,7 +30,7 @@ import numpy as np
 from env_service.canonical import canonical_json, sha256_hex
 from env_service.geodesy import destination, haversine_km
 from env_service.geography import geography
-from env_service.scoring import BOARD_V1, training_score
+from env_service.scoring import training_score
 from resources.sandbox._policy_truth import Truth
 
 ORACLE_MEDIAN_KM = 25.0
@@ -193,7 +193,7 @@ def best_fixed_point(points: Sequence[tuple[float, float]]) -> tuple[float, floa
         raise ValueError("a best fixed point of no points")
 
     def mean_score(at: tuple[float, float]) -> float:
-        return sum(training_score(haversine_km(*at, *point), BOARD_V1) for point in points) / len(points)
+        return sum(training_score(haversine_km(*at, *point)) for point in points) / len(points)
 
     rows, columns = int(180 / GRID_DEG), int(360 / GRID_DEG)
     grid = [

@@ -105,7 +105,7 @@ def test_the_version_follows_index_imagery_and_rules_and_not_the_home(tmp_path: 
             others = [make_task(store, index, "eval") for index in (1, 2)]
             publish_split(stage, "eval", [task.model_copy(update={"meta": meta}), *others])
         split, mirror = (require(stage.settings.home, f"eval_{what}", "x") for what in ("split", "mirror"))
-        return environment_version(stage, split, mirror, spec)
+        return environment_version(split, mirror, spec)
 
     first = version("a")
     assert version("b") == first
@@ -123,7 +123,7 @@ def test_the_other_split_does_not_matter(tmp_path: Path) -> None:
     versions = set()
     for stage in (one, two):
         split, mirror = (require(stage.settings.home, f"eval_{what}", "x") for what in ("split", "mirror"))
-        versions.add(environment_version(stage, split, mirror, stage.specs.environment))
+        versions.add(environment_version(split, mirror, stage.specs.environment))
     assert len(versions) == 1
 
 

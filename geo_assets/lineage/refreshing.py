@@ -1,0 +1,136 @@
+"""Rebuilding what is stale, stage by stage: after each stage the plan is made anew.
+
+A stage is every stale asset with nothing stale above it. One whose content comes out equal leaves what stands
+below it fresh, so that is not built, and not paid for. Each asset gets a run of its own.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagster import DagsterInstance
+
+from geo_assets.lineage.assets import Stage
+from geo_assets.lineage.dagster_internals import DagsterState
+from geo_assets.lineage.plan import Plan, StaleAsset, failed_checks, make_plan
+
+Run = Callable[[Sequence[str]], bool]
+
+
+@dataclass
+class Refreshed:
+    """What a refresh did.
+
+    Attributes:
+        reran: assets that were built, in the order of building.
+        changed: those of them whose content came out different.
+        skipped: what was not built, and why.
+        failed: what was started and did not end well.
+        spent_usd: dollars that the runs were expected to cost.
+    """
+
+    reran: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    spent_usd: float = 0.0
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON, in the form of docs/schemas/refresh.json."""
+        return {
+            "reran": self.reran,
+            "changed": self.changed,
+            "skipped": [{"asset": name, "why": why} for name, why in self.skipped.items()],
+            "failed": self.failed,
+        }
+
+    def done(self, name: str) -> bool:
+        """Whether nothing more happens to an asset in this refresh."""
+        return name in self.reran or name in self.skipped or name in self.failed
+
+
+def refresh(
+    instance: DagsterInstance,
+    graph: Any,
+    stage: Stage,
+    run: Run,
+    select: Collection[str] | None = None,
+    budget_usd: float | None = None,
+    tell: Callable[[str], None] = print,
+) -> Refreshed:
+    """Build what is stale until nothing is left that can be built.
+
+    Args:
+        instance, graph, stage, select: see `make_plan`.
+        run: builds assets that one function makes together, in one run; says whether all went well.
+        budget_usd: dollars that all runs together may be expected to cost; what does not fit is skipped.
+        tell: given a line per stage.
+    """
+    result = Refreshed()
+    while True:
+        plan = make_plan(instance, graph, stage, select)
+        state = DagsterState(instance, graph)
+        ready = list(next_stage(state, stage, plan, result))
+        fitting = [one for one in ready if _fits(plan, one, result, budget_usd)]
+        if not fitting:
+            if not ready:
+                return result
+            continue
+        tell(f"stage: {', '.join(one.asset for one in fitting)}")
+        for names in dict.fromkeys(state.together(one.asset) for one in fitting):
+            _build(instance, graph, names, run, result)
+
+
+def next_stage(state: DagsterState, stage: Stage, plan: Plan, so_far: Refreshed) -> Iterator[StaleAsset]:
+    """Stale assets with nothing stale above them that is still to be built; what can never be is skipped.
+
+    An asset whose parent has failed a blocking check is skipped by name, as is one that stands below
+    something that was skipped or has failed and is stale still.
+    """
+    stale = {one.asset for one in plan.stale}
+    above = _ancestors(state)
+    for one in plan.stale:
+        if so_far.done(one.asset):
+            continue
+        waiting = [name for name in state.order if name in above[one.asset] and name in stale]
+        if any(not so_far.done(name) for name in waiting):
+            continue
+        if left := [name for name in waiting if name in so_far.skipped or name in so_far.failed]:
+            so_far.skipped[one.asset] = f"it is made from {left[0]}, which is stale and was not built"
+            continue
+        red = {name: failed_checks(state, stage, name) for name in state.parents(one.asset)}
+        if why := next((f"{check} of {name}" for name, found in red.items() for check in found), ""):
+            so_far.skipped[one.asset] = f"a blocking check failed: {why}"
+            continue
+        yield one
+
+
+def _fits(plan: Plan, one: StaleAsset, so_far: Refreshed, budget_usd: float | None) -> bool:
+    cost = plan.costs[one.asset].usd
+    if budget_usd is not None and so_far.spent_usd + cost > budget_usd:
+        left = budget_usd - so_far.spent_usd
+        so_far.skipped[one.asset] = f"it costs ${cost:.2f}, and ${left:.2f} of ${budget_usd:.2f} are left"
+        return False
+    so_far.spent_usd += cost
+    return True
+
+
+def _build(instance: DagsterInstance, graph: Any, names: Sequence[str], run: Run, result: Refreshed) -> None:
+    before = DagsterState(instance, graph)
+    then = {name: before.recorded(name) for name in names}
+    versions = {name: before.data_version(name) for name in names}
+    well = run(names)
+    after = DagsterState(instance, graph)
+    for name in names:
+        made = after.recorded(name) != then[name] or (well and bool(after.data_version(name)))
+        (result.reran if made else result.failed).append(name)
+        if made and after.data_version(name) != versions[name]:
+            result.changed.append(name)
+
+
+def _ancestors(state: DagsterState) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name in state.order:
+        parents = state.parents(name)
+        found[name] = set(parents).union(*(found.get(parent, set()) for parent in parents))
+    return found
