@@ -53,6 +53,7 @@ def _map() -> Pair:
     from PIL import Image
 
     from env_service import maps
+    from env_service._map_ground import Window, ground
     from env_service.geography import geography
 
     rings = geography().country_outlines("50m")
@@ -75,7 +76,7 @@ def _map() -> Pair:
         20,
         "matplotlib",
         8,
-        floor=lambda: maps.ground(maps.Window.around(48.8, 9.2, 7.0, 640), 7.0),
+        floor=lambda: ground(Window.around(48.8, 9.2, 7.0, 640), 7.0),
         floor_what="drawing outlines of the same detail, without text and without PNG",
         stages=lambda: stage_shares(ours, parts, 20),
     )

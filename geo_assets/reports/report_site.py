@@ -28,8 +28,8 @@ from geo_assets.lineage.folders import AssetFolder
 from geo_assets.lineage.single_writer import single_writer
 from geo_assets.lineage.swapping import recover, swap
 from geo_assets.lineage.versions import manifest_version
+from geo_assets.reports._boards import boards_value
 from geo_assets.reports.arm_data import board_assets, boards_of
-from geo_assets.reports.board_table import boards_value
 from geo_assets.reports.site.collect import ENVIRONMENT, Material, collect, record_of
 from geo_assets.reports.site.episodes import EpisodeView, episode_view
 from geo_assets.reports.site.frames import Frames, Shelf, frames_of
