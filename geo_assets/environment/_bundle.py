@@ -41,6 +41,9 @@ def build_bundle(
     new = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     shutil.copytree(REPOSITORY / PACKAGE, new / PACKAGE, ignore=LEFT_OUT)
+    # At the top of the folder a container and a Space look for them.
+    for name in ("Dockerfile", "README.md"):
+        shutil.copyfile(new / PACKAGE / name, new / name)
     (new / "tasks").mkdir()
     shutil.copyfile(index.path / "tasks.jsonl", new / "tasks" / f"{split}.jsonl")
     shutil.copyfile(mirror.path / "manifest.json", new / IMAGERY)

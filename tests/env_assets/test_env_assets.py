@@ -159,7 +159,16 @@ def test_the_bundle_is_complete_and_knows_no_path(built: "Built", tmp_path: Path
     home = built.stage.settings.home
     bundle = home / "deployment_local" / "bundle"
     names = {path.name for path in bundle.iterdir()}
-    assert {"env_service", "tasks", "config.json", "imagery.json", "manifest.json", "panos"} <= names
+    assert {
+        "env_service",
+        "Dockerfile",
+        "README.md",
+        "tasks",
+        "config.json",
+        "imagery.json",
+        "manifest.json",
+        "panos",
+    } <= names
     assert not list(bundle.rglob("__pycache__"))
     for path in (bundle / "config.json", bundle / "manifest.json", bundle / "tasks" / "eval.jsonl"):
         assert str(home) not in path.read_text()

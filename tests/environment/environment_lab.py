@@ -21,7 +21,7 @@ from env_service.geodesy import destination
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LAB = Path(__file__).resolve().parent
-START_LIMIT_S = 60.0
+START_LIMIT_S = 180.0
 
 PARIS = (48.8584, 2.2945, "France", "FR")
 SYDNEY = (-33.8568, 151.2153, "Australia", "AU")

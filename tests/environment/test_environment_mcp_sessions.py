@@ -213,6 +213,16 @@ BAD_FRAMES: dict[str, str | bytes] = {
 }
 
 
+def test_requests_that_cannot_be_read_do_not_fill_the_log(server: Server) -> None:
+    before = server.log.stat().st_size
+    with mcp_socket(server) as ws:
+        for method in ("no such method " * 50, "tools/call", "resources/read"):
+            assert "error" in tell(ws, {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": []}})
+            ws.send(json.dumps({"jsonrpc": "2.0", "method": method, "params": {"name": []}}))
+        assert tell(ws, call("submit_guess", GUESS))["result"]["structuredContent"]["done"]
+    assert server.log.stat().st_size == before
+
+
 @pytest.mark.parametrize("name", BAD_FRAMES)
 def test_a_bad_frame_is_answered_and_spends_nothing(server: Server, name: str) -> None:
     with mcp_socket(server) as bystander, mcp_socket(server) as ws:
