@@ -132,8 +132,8 @@ def outlines(detail: Detail) -> bytes:
     borders = known.border_lines(detail)
     lines = [_steps(line) for line in (*rings, *borders)]
     head = np.array([len(rings), len(borders), *(len(line) for line in lines)])
-    drawn: bytes = np.concatenate([head, *(line.ravel() for line in lines)]).astype("<i4").tobytes()
-    return drawn
+    packed: bytes = np.concatenate([head, *(line.ravel() for line in lines)]).astype("<i4").tobytes()
+    return packed
 
 
 def _steps(line: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 export const GROUND = {
   sea: "#12313d", grid: "rgba(255,255,255,.055)", land: "#dccfae", border: "#a38f66", coast: "#6d7a66",
   ink: "#14212a", halo: "rgba(255,250,238,.92)", paper: "#fff8ea",
-  arc: "#ffd28a", casing: "rgba(20,33,42,.72)", plate: "rgba(13,23,29,.72)", guess: "#f2552c", truth: "#12876a", pin: "#2f5d9e",
+  arc: "#ffd28a", casing: "rgba(20,33,42,.72)", plate: "rgba(13,23,29,.72)", guess: "#f2552c", truth: "#0d6f56", pin: "#2f5d9e",
 };
 const FONT = "600 12px system-ui, sans-serif";
 
@@ -50,7 +50,8 @@ export function spot(ctx, x, y, color, label = "") {
   ctx.lineWidth = 2.5;
   ctx.strokeStyle = GROUND.paper;
   ctx.stroke();
-  if (label) write(ctx, label, x, y, GROUND.paper);
+  // Dark on the bright one, light on the dark one: either can be read.
+  if (label) write(ctx, label, x, y, color === GROUND.guess ? "#1a0a04" : GROUND.paper);
 }
 
 function write(ctx, text, x, y, color) {

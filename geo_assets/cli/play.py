@@ -9,6 +9,9 @@ from typing import Any
 
 import typer
 
+START_LIMIT_S = 180.0
+"""A busy machine may need a minute; a person waits rather than starts again."""
+
 
 def play(
     split: str = typer.Option("eval", help="Whose tasks: eval or train."),
@@ -31,7 +34,9 @@ def play(
     # An ordered stop from elsewhere ends the server and says so, like Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with ServerProcess("env_service.server", arguments, name="environment service") as server:
+        with ServerProcess(
+            "env_service.server", arguments, name="environment service", start_timeout_s=START_LIMIT_S
+        ) as server:
             address = f"{server.url}/web"
             print(f"{built.facts['tasks']:,} places of the {split} split ({settings.profile})")
             print(f"play at {address}", flush=True)

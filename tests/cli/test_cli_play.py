@@ -61,6 +61,7 @@ def test_it_serves_the_page_and_stops_on_ctrl_c(home: Path) -> None:
 
 
 def test_what_is_missing_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEO_HOME", str(home / "empty"))
     with pytest.raises(GeoError, match=r"eval_environment, which has not been built .*'\*eval_environment'"):
         play(split="eval", port=0, no_open=True)
     monkeypatch.setenv("GEO_HOME", str(home))
