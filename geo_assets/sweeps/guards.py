@@ -11,7 +11,8 @@ Each guard came from a wrong number that looked right:
 7. blind endpoint      colour swatches, or exchanged pictures (`sight`)
 
 `guarded` puts 1 and 7 around a sweep. Episodes that were played under doubt are set aside and count for
-nothing; the episodes of earlier runs stay.
+nothing; the episodes of earlier runs stay. A run that is killed cannot look a second time: the next run does
+it, and what the killed one played stands only if both saw the same.
 """
 
 import json
@@ -29,7 +30,7 @@ from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.scales import one_scale
 from geo_assets.sweeps.served_models import WrongBaseServed
 from geo_assets.sweeps.sight import BlindEndpoint, Sight, read_swatches
-from geo_assets.sweeps.store import LOOKED, SweepStore
+from geo_assets.sweeps.store import LOOKED, UNCONFIRMED, SweepStore
 from resources.endpoints import ChatEndpoint
 from resources.replies import Card, ProviderError, same_model
 
@@ -55,9 +56,7 @@ class Found:
 
     def facts(self) -> dict[str, Any]:
         """As JSON."""
-        card = self.listed
-        listed = None if card is None else {"id": card.id, "root": card.root, "parent": card.parent}
-        return {"listed": listed, "sight": self.sight.facts()}
+        return {"listed": _listed(self.listed), "sight": self.sight.facts()}
 
 
 def look(arm: ArmSpec, endpoint: ChatEndpoint, sweep: str = "") -> Card | None:
@@ -145,10 +144,10 @@ def guarded(
         GeoError: whatever `run_sweep` raises.
     """
     arm = plan.arm
-    before = frozenset(store.keys)
     listed = mending(kept, lambda: look(arm, endpoint, plan.slug))
     sight = mending(kept, lambda: sees(arm, endpoint, plan.slug))
     say(f"{arm.slug}: {endpoint.base_url} serves {arm.model}, and sees")
+    before = _settle(store, listed, say)
     swept = run_sweep(plan, env_url, endpoint, store, say, kept=kept)
     try:
         again = mending(kept, lambda: look(arm, endpoint, plan.slug))
@@ -163,7 +162,26 @@ def guarded(
             say(f"{arm.slug}: the {len(played):,} episodes played now were moved to {aside}")
         raise
     write_found(store.folder, Found(listed, sight))
+    (store.folder / UNCONFIRMED).unlink(missing_ok=True)
     return swept
+
+
+def _settle(store: SweepStore, listed: Card | None, say: Callable[[str], None]) -> frozenset[tuple[int, int]]:
+    """Decide over what an unfinished run left, and note what this one begins with; the keys that stand.
+
+    An unfinished run's episodes stand if the endpoint lists now what it listed then.
+    """
+    path, seen = store.folder / UNCONFIRMED, _listed(listed)
+    try:
+        left = json.loads(path.read_text(encoding="utf-8"))
+        sure = {(int(sample), int(task)) for sample, task in left["sure"]}
+        if left["listed"] != seen and (doubtful := store.keys - sure):
+            aside = store.set_aside(doubtful)
+            say(f"The endpoint is another one than {len(doubtful):,} episodes met; they went to {aside}")
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # nothing was left
+    atomic_write(path, canonical_json({"listed": seen, "sure": [list(key) for key in sorted(store.keys)]}))
+    return frozenset(store.keys)
 
 
 def whole_passes(records: Iterable[EpisodeRecord], tasks: int, k: int, slug: str) -> float:
@@ -220,6 +238,10 @@ def figures(records: Sequence[EpisodeRecord], tasks: int, k: int, slug: str) -> 
 def _comes_from(root: str, wanted: str) -> bool:
     """Whether a served root is the repository or folder wanted; the Hub's cache names it in its path."""
     return root.lower() == wanted.lower() or f"models--{wanted.replace('/', '--')}" in PurePath(root).parts
+
+
+def _listed(card: Card | None) -> dict[str, Any] | None:
+    return None if card is None else {"id": card.id, "root": card.root, "parent": card.parent}
 
 
 def _words(card: Card | None) -> str:

@@ -7,6 +7,7 @@
     unscored.jsonl    a log of episodes that a provider spoilt; they are played again
     calls.json        what the calls of each run ended in, and their tokens
     endpoint.json     what the endpoint was found to be before and after
+    unconfirmed.json  of a run that has not looked at its endpoint a second time: what it saw the first time
     identity.json     for which environment, arm and harness the episodes are valid
     superseded/       episodes of another identity, under the date they were moved aside
     quarantined/      passes of an endpoint that turned out dead
@@ -41,10 +42,22 @@ from geo_assets.sweeps.spending import CALLS
 TIMINGS = "timings.jsonl"
 UNSCORED = "unscored.jsonl"
 LOOKED = "endpoint.json"
+UNCONFIRMED = "unconfirmed.json"
 IDENTITY = "identity.json"
 OUTCOMES = "outcomes.parquet"
 # In the order of moving: what says that the folder is finished goes first, what says whose it is goes last.
-FILES = (MARKER, OUTCOMES, LOOKED, EPISODES, REJECTED, TIMINGS, UNSCORED, CALLS, IDENTITY)
+FILES = (
+    MARKER,
+    OUTCOMES,
+    LOOKED,
+    EPISODES,
+    REJECTED,
+    TIMINGS,
+    UNSCORED,
+    CALLS,
+    UNCONFIRMED,
+    IDENTITY,
+)
 SHORT = 12
 
 

@@ -39,14 +39,60 @@ pytestmark = pytest.mark.slow
 
 TASKS, PASSES, KILLS = 40, 4, 50
 EPISODES = TASKS * PASSES
-CHILD = """
-import sys
+NURSERY = """
+import os, sys
 sys.path[:0] = [{sweeps!r}, {doubles!r}]
 from pathlib import Path
+import openai
 from sweeps_lab import Lab, double_arm, endpoint_at
 arm, folder = double_arm(k={k}), Path({folder!r})
-Lab(folder, {env!r}, "").guarded(arm, folder, endpoint_at({llm!r}, arm))
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        Lab(folder, {env!r}, "").guarded(arm, folder, endpoint_at({llm!r}, arm))
+        os._exit(0)
+    print(child, flush=True)
+    sys.stdin.readline()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+"""Forks a process that sweeps, with everything imported, for each line that it reads; then waits for it."""
+
+
+class Nursery:
+    """Starts processes that sweep into one folder, as quickly as they can be started."""
+
+    def __init__(self, folder: Path, env_url: str, llm_url: str) -> None:
+        code = NURSERY.format(
+            sweeps=str(TESTS / "sweeps"),
+            doubles=str(TESTS / "doubles"),
+            k=PASSES,
+            folder=str(folder),
+            env=env_url,
+            llm=llm_url,
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(self) -> int:
+        """Process id of a new one."""
+        return int(self._said())
+
+    def kill(self, pid: int) -> int:
+        """`kill -9`, and how it ended."""
+        os.kill(pid, signal.SIGKILL)
+        return int(self._said())
+
+    def close(self) -> None:
+        """End the nursery."""
+        self._process.communicate()
+
+    def _said(self) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
 
 
 @pytest.fixture(scope="module")
@@ -71,36 +117,36 @@ def lines_of(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_fifty_kills_lose_nothing_and_repeat_nothing(lab: Lab, tmp_path: Path) -> None:
     dice, arm, killed = random.Random("evaluation 2026"), double_arm(k=PASSES), tmp_path / "killed"
     episodes, moments = killed / "episodes.jsonl", list[int]()
     with LlmDouble(plays) as llm:
         calm = lab.guarded(arm, tmp_path / "calm", endpoint_at(llm.url, arm))
         write_outcomes(tmp_path / "calm", calm.records)
-        code = CHILD.format(
-            sweeps=str(TESTS / "sweeps"),
-            doubles=str(TESTS / "doubles"),
-            k=PASSES,
-            folder=str(killed),
-            env=lab.env_url,
-            llm=llm.url,
-        )
+        nursery = Nursery(killed, lab.env_url, llm.url)
         for number in range(KILLS):
             # The work is shared out, so that the last kill still finds some: a kill may come before the
             # first new episode, or up to a few after it, and then at any moment of the next one.
             room = (EPISODES - lines_of(episodes)) // (KILLS - number)
             wanted = lines_of(episodes) + dice.randint(0, max(0, room - 2))
-            child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+            child = nursery.start()
             if number % 5 == 4:
-                time.sleep(dice.uniform(0.0, 2.0))  # within start-up, mostly
+                time.sleep(dice.uniform(0.0, 0.3))  # within start-up, mostly
             else:
-                while child.poll() is None and lines_of(episodes) <= wanted:
+                while alive(child) and lines_of(episodes) <= wanted:
                     time.sleep(0.002)
                 time.sleep(dice.uniform(0.0, 0.05))
-            assert child.poll() is None, "the kill must fall inside the run"
-            os.kill(child.pid, signal.SIGKILL)
-            assert child.wait() == -signal.SIGKILL
+            assert nursery.kill(child) == -signal.SIGKILL, "the kill must fall inside the run"
             moments.append(lines_of(episodes))
+        nursery.close()
         assert moments[-1] < EPISODES
         said: list[str] = []
         swept = lab.guarded(arm, killed, endpoint_at(llm.url, arm), said=said)
@@ -120,7 +166,7 @@ def test_a_provider_that_fails_a_fifth_of_all_calls_costs_no_arm_a_point(
 ) -> None:
     arm = double_arm(k=PASSES)
     with LlmDouble(plays, seed=7) as llm:
-        rough = endpoint_at(f"{llm.url}/mix-20", arm, dialect, timeout_s=8.0, attempts=3)  # type: ignore[arg-type]
+        rough = endpoint_at(f"{llm.url}/mix-20", arm, dialect, timeout_s=20.0, attempts=3)  # type: ignore[arg-type]
         swept = lab.guarded(arm, tmp_path / "rough", rough)
         met = llm.faults
         calm = lab.guarded(arm, tmp_path / "calm", endpoint_at(llm.url, arm, dialect))  # type: ignore[arg-type]

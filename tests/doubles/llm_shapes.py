@@ -98,7 +98,7 @@ def _openai(said: Said, model: str) -> dict[str, Any]:
 def _anthropic(said: Said, model: str) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"type": "text", "text": said.text}] if said.text else []
     content += [
-        {"type": "tool_use", "id": f"toolu_{n}", "name": name, "input": dict(arguments)}
+        {"type": "tool_use", "id": f"call_{n}", "name": name, "input": dict(arguments)}
         for n, (name, arguments) in enumerate(said.calls)
     ]
     stop = said.finish if said.finish != "" else "tool_use" if said.calls else "end_turn"

@@ -95,6 +95,34 @@ def test_a_server_that_changes_under_the_sweep_loses_what_was_played(lab: Lab, t
         clean(lab, arm, tmp_path, llm.url)
 
 
+def test_what_a_broken_off_run_played_stands_only_if_the_endpoint_is_still_the_same(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """A run that breaks off cannot look a second time; the next one does it for both."""
+    arm, said = double_arm(k=2), list[str]()
+
+    def breaks(request: Request) -> Said:
+        played = sum(bool(entry.body.get("tools")) for entry in llm.log)
+        if played >= 5:
+            llm.reports = "somebody-else"
+        return guesses()(request)
+
+    with LlmDouble(breaks, [card("m", "org/a")]) as llm:
+        for root, kept in (("org/a", True), ("org/b", False)):
+            folder = tmp_path / root[-1]
+            llm.log.clear()
+            with pytest.raises(DeadEndpoint, match="12 episodes in a row"):
+                lab.guarded(arm.model_copy(update={"k": 4}), folder, endpoint_at(llm.url, arm, attempts=1))
+            begun = len(read_episodes(folder / "episodes.jsonl"))
+            assert begun >= 4
+            llm.brain, llm.reports, llm.cards[:] = guesses(), "", [card("m", root)]
+            said.clear()
+            lab.guarded(arm, folder, endpoint_at(llm.url, arm), said=said)
+            assert any("The endpoint is another one than" in line for line in said) is not kept
+            assert any(f"{begun} of 12 episodes are there" in line for line in said) is kept
+            llm.brain, llm.cards[:] = breaks, [card("m", "org/a")]
+
+
 def test_another_name_in_every_answer_is_the_wrong_model(lab: Lab, tmp_path: Path) -> None:
     arm = double_arm(k=1)
     with LlmDouble(reports="somebody-else") as llm:

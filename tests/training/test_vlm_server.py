@@ -305,6 +305,8 @@ def test_pictures_are_scaled_as_training_scales_them(models: TinyModels) -> None
         ({"seed": "one"}, 400, "`seed`"),
         ({"stream": True}, 400, "`stream` is not served"),
         ({"n": 2}, 400, "`n` is not served"),
+        ({"stop": ["a"] * 5}, 400, "`stop` must be a text or a list of 4 at most"),
+        ({"stop": [""]}, 400, "`stop` holds something that is no text"),
         ({"chat_template_kwargs": {"enable_thinking": True}}, 400, "turn thinking off"),
         ({"max_tokens": 5000}, 400, "context is 4096 tokens"),
         ({"messages": asked("word " * 9000)}, 400, "context is 4096 tokens"),
@@ -384,6 +386,16 @@ def test_replies_are_parsed_as_in_training(
     assert [(call["name"], json.loads(call["arguments"])) for call in found] == calls
     assert reply.message["content"] == content
     assert reply.finish_reason == ("tool_calls" if calls else "stop")
+
+
+def test_a_stop_text_ends_the_reply_and_is_no_part_of_it(models: TinyModels) -> None:
+    ids = models.tokenizer("Not here. STOP and more.<|im_end|>")["input_ids"]
+    row = models.prepared(read_request(body(max_tokens=400, stop=["STOP", "never"]), models.pictures))
+    reply = models._said(row, ids, [])
+    assert (reply.message["content"].strip(), reply.finish_reason) == ("Not here.", "stop")
+    assert reply.tokens < len(ids)
+    whole = models.prepared(read_request(body(max_tokens=400, stop="nowhere"), models.pictures))
+    assert models._said(whole, ids, []).message["content"] == "Not here. STOP and more."
 
 
 def test_an_adapter_of_another_base_is_refused_at_the_start(
