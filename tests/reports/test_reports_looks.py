@@ -123,9 +123,8 @@ def test_sizes_are_read_from_names(model: str, billions: float | None) -> None:
 
 
 def test_the_suggestion_follows_its_rule() -> None:
-    assert [card_for(size) for size in (0.8, 4.0, 27.0, 122.0)] == [
-        "24 GB", "24 GB", "A100 80 GB", None,
-    ]  # fmt: skip
+    cards = [card_for(size) for size in (0.8, 4.0, 27.0, 122.0)]
+    assert cards == ["24 GB", "A100 80 GB", "4 x A100 80 GB", None]
     common = {"open_weights": True, "card": "24 GB", "tool_calls": 5.0}
     rows = [
         {"arm": "small", "headroom": 0.18, "billions": 4.0, **common},
