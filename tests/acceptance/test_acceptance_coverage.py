@@ -12,8 +12,8 @@ from coverage_lab import SHAPES, coverage, gains, means, truth
 pytestmark = pytest.mark.slow
 LOW, HIGH = 0.93, 0.97
 KNOWN_SHORT = 0.90
-"""What intervals still hold where they are known to be short: few tasks, and nearly all of them at the ceiling;
-and the part of a gain that comes from guessing at all, where hardly an episode is without a guess."""
+"""What intervals hold where they are known to be short: few tasks, nearly all of them at the ceiling; and the
+part of a gain that comes from guessing at all, where hardly an episode is without a guess."""
 
 CEILING, FEW, RARE = "easy", 60, 200
 
