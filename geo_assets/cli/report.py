@@ -8,6 +8,8 @@ import typer
 
 from env_service.errors import GeoError
 
+OTHERS = ("paired_gains", "first_sweep_table", "first_look", "slice_table", "hacking_audit", "findings")
+
 
 def report(
     more: list[Path] = typer.Argument(None, metavar="DIR…", help="Further folders for --episodes."),
@@ -93,6 +95,10 @@ def _built(home: Path) -> None:
         for picture in sorted(learnt.path.glob("*.png")):
             print(f"\nlearning picture: {picture}")
     print(f"\nboard picture: {built.path / 'board.png'}")
+    for name in OTHERS:
+        table = AssetFolder(home, name).built()
+        for words in sorted(table.path.glob("*.txt")) if table is not None else ():
+            print(f"{name}: {words}")
     if (site := AssetFolder(home, "report_site").built()) is not None:
         print(f"report to open in a browser: {site.path / 'index.html'}")
 

@@ -13,6 +13,7 @@ from env_service.geodesy import haversine_km_array
 from env_service.scoring import BOARD_V1, GAME
 from geo_assets.reports import statistics
 from geo_assets.reports._controls import Spots, random_land
+from geo_assets.reports._played import Played, figures
 from geo_assets.reports._rewards import rewards_of
 from geo_assets.reports.arm_data import ArmData
 
@@ -76,7 +77,7 @@ def random_land_rows(tasks: Spots) -> list[Row]:
     return [row(f"random_land_{name}_km", "eval tasks", v, "km", km.size, says) for name, v in figures]
 
 
-def repeated_rows(arm: ArmData, about: str) -> list[Row]:
+def repeated_rows(arm: Played, about: str) -> list[Row]:
     """How often an arm answers with the same coordinates, over independent rollouts and other tasks."""
     columns, guessed = arm.columns, arm.guessed
     places = list(
@@ -102,7 +103,7 @@ def repeated_rows(arm: ArmData, about: str) -> list[Row]:
     return [row("repeated_coordinates", about, share, "%", len(places), says)]
 
 
-def replay_rows(arms: Sequence[ArmData]) -> list[Row]:
+def replay_rows(arms: Sequence[Played]) -> list[Row]:
     """Reward replay over recorded episodes: how many distinct misses collapse to one value under each curve.
 
     The episodes are those of all arms that guessed. Under a curve, the largest set of different (distance,
@@ -145,8 +146,6 @@ def memorisation_rows(runs: Iterable[tuple[str, Mapping[str, Any], Sequence[int]
 
 def untouched(arms: Iterable[ArmData]) -> list[dict[str, float]]:
     """Complete arms that nobody trained, with the figures that `against_score` wants."""
-    from geo_assets.reports._played import figures
-
     found = [figures(arm) for arm in arms if arm.complete and arm.spec.kind != "trained"]
     return [{**item, "env_floor_pct": item["floored_pct"]} for item in found]
 

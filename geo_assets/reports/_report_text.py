@@ -90,13 +90,13 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def grid(rows: Rows, columns: Form, width: int = 80) -> str:
-    """Rows as plain text; the first column is words and may fold, the others are figures and do not."""
+    """Rows as plain text; columns of words stand left and may fold, figures stand right and do not."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="", expand=False)
-    for number, heading in enumerate(columns):
-        if number:
-            table.add_column(heading, justify="right", no_wrap=True)
-        else:
+    for heading, form in columns.items():
+        if any(isinstance(row.get(form.strip("{}")), str) for row in rows):
             table.add_column(heading, justify="left", overflow="fold")
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*(_shown(row, form) for form in columns.values()))
     buffer = io.StringIO()

@@ -9,6 +9,7 @@ through the same code, its printed "95 % CI" named as the standard error that it
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def make_findings(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = 
     atomic_write(folder / f"{NAME}.png", png)
     write_table(folder, NAME, rows, SCHEMA, grid(rows, TEXT))
     figures = {
-        f"{row['finding']}_{row['about']}".replace(" ", "_"): row["figure"]
+        re.sub(r"[^a-z0-9]+", "_", f"{row['finding']}_{row['about']}".lower()): row["figure"]
         for row in rows
         if row["finding"].startswith(("r_", "outcomes", "distinct")) and row["figure"] is not None
     }
