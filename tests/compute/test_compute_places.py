@@ -91,7 +91,7 @@ def test_nobody_knows_a_job_that_was_never_there(place: Compute) -> None:
 
 
 def test_ports_have_addresses(place: Compute) -> None:
-    code = "import sys, http.server as h; h.HTTPServer(('127.0.0.1', int(sys.argv[1])), h.BaseHTTPRequestHandler)"
+    code = "import socket, sys; socket.socket().bind(('127.0.0.1', int(sys.argv[1])))"
     wanted = request(code)
     wanted = JobRequest(**{**wanted.__dict__, "command": (*wanted.command, "8000"), "ports": (8000,)})
     job = place.submit(wanted)
@@ -109,7 +109,8 @@ from pydantic import SecretStr
 from resources.compute import JobRequest
 from resources.compute.local import LocalCompute
 body = "import os, time; print(len(os.environ['S'])); time.sleep(1); print('still here')"
-request = JobRequest("j", ("python", "-u", "-c", body), {LABELS!r}, 60, secrets={{"S": SecretStr({SECRET!r})}})
+secrets = {{"S": SecretStr({SECRET!r})}}
+request = JobRequest("j", ("python", "-u", "-c", body), {LABELS!r}, 60, secrets=secrets)
 print(LocalCompute(Path({str(root)!r})).submit(request).id, flush=True)
 sys.stdin.read()
 """
@@ -129,7 +130,8 @@ sys.stdin.read()
 
 def test_a_job_whose_keeper_is_killed_has_vanished_and_is_gone(tmp_path: Path) -> None:
     place = LocalCompute(tmp_path / "jobs")
-    code = "from resources.compute.inside import _leave_with_keeper as leave; import os, time; leave(); print(os.getpid()); time.sleep(60)"
+    code = "import os, time; from resources.compute.inside import _leave_with_keeper as leave; "
+    code += "leave(); print(os.getpid()); time.sleep(60)"
     job = place.submit(request(code))
     pid = int(next(iter(place.logs(job.id, follow=True))))
     keeper = psutil.Process(pid).parent()

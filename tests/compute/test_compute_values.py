@@ -29,7 +29,7 @@ def test_a_minute_that_has_begun_is_paid() -> None:
     assert prices.usd("a100-large", 0) == 0 and prices.usd("a100-large", 1) == prices.usd("a100-large", 60)
     assert prices.usd("a100-large", 61) == pytest.approx(2 * 2.5 / 60, abs=1e-4)
     assert prices.gpu_seconds("a100x4", 10) == 40 and prices.gpu_seconds("local", 10) == 0
-    with pytest.raises(UnknownHardware, match="prices.yaml has no price for h200"):
+    with pytest.raises(UnknownHardware, match=r"prices\.yaml has no price for h200"):
         prices.usd("h200", 1)
 
 
