@@ -151,7 +151,8 @@ def hosted_endpoint(
             compute.cancel(left.id)
             say(f"Cancelled job {left.id}, which served {hosting.model}")
         if hosted is not None:
-            hosted.cost = cost_metadata(hosted.job, compute.status(hosted.job.id), settings)
+            status = compute.status(hosted.job.id)
+            hosted.cost.update(cost_metadata(hosted.job, status, settings))  # in place: others hold it
 
 
 def _request(

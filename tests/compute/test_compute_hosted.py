@@ -8,9 +8,12 @@ from compute_lab import HERE, lab_stage, rented
 from fake_hub import FakeHub
 
 from env_service.errors import GeoError
+from geo_assets.config.arms import load_arms
 from geo_assets.config.compute import load_compute
+from geo_assets.sweeps import self_hosted
 from geo_assets.sweeps.self_hosted import PORT, Hosting, WrongModelServed, hosted_endpoint, vllm_command
 from geo_assets.sweeps.served_models import ServedModels
+from geo_assets.sweeps.serving import served_model
 from resources.compute import ASSET, PROJECT, PROJECT_NAME, JobFailed
 
 
@@ -99,3 +102,34 @@ def test_vllm_is_told_the_revision_and_the_port() -> None:
     command = vllm_command("owner/model", "abc", "name")
     assert command[:5] == ("vllm", "serve", "owner/model", "--revision", "abc")
     assert command[command.index("--port") + 1] == str(PORT)
+
+
+def test_an_arm_without_an_address_is_served_at_a_commit(
+    away: FakeHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def tiny(*arguments: str) -> tuple[str, ...]:
+        asked.append(arguments)
+        program = f"import sys; sys.path.insert(0, {str(HERE)!r}); import tiny_server; tiny_server.main()"
+        return (
+            "python",
+            "-c",
+            program,
+            "--model",
+            "owner/model",
+            "--root",
+            "owner/model",
+            "--port",
+            str(PORT),
+        )
+
+    monkeypatch.setattr(self_hosted, "vllm_command", tiny)
+    away.models["owner/model"] = {"main": "c" * 40}
+    arm = load_arms("live").get("qwen3_5_4b").model_copy(update={"model": "owner/model"})
+    with served_model(arm, tmp_path, lambda text: None) as model:
+        (job,) = away.jobs.values()
+        assert str(model.endpoint.base_url).startswith(f"{away.url}/exposed/{job.id}/8000/v1")
+        assert model.cost == {}
+    assert asked == [("owner/model", "c" * 40, "owner/model")] and job.labels[ASSET] == "sweep_qwen3_5_4b"
+    assert model.cost["served_revision"] == "c" * 40 and model.cost["flavor"] == "a100-large"

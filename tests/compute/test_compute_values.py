@@ -122,7 +122,8 @@ def test_the_job_side_imports_neither_dagster_nor_torch() -> None:
 
 
 def test_jobs_are_listed_and_cancelled(monkeypatch: pytest.MonkeyPatch, hub: FakeHub) -> None:
-    _register()
+    if not app.registered_commands:
+        _register()
     cli, settings = CliRunner(), load_compute(load_settings())
     labels = {PROJECT: PROJECT_NAME, HOME: settings.home_label}
     here = LocalCompute(settings.local_root)
