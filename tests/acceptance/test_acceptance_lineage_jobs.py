@@ -28,6 +28,10 @@ pytestmark = pytest.mark.slow
 VERSION = hashlib.sha256(TEXT.encode()).hexdigest()[:32]
 ALL_LINES = [f"line {number}" for number in range(LINES)]
 LIMIT_S = 180.0
+INSTANCE = """
+telemetry: {enabled: false}
+run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}
+"""
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ class Orchestrator:
     def __init__(self, home: Path, hub: FakeHub, **changes: str) -> None:
         self.home = home
         (home / "dagster").mkdir(parents=True)
-        (home / "dagster" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+        (home / "dagster" / "dagster.yaml").write_text(INSTANCE)
         path = os.pathsep.join([str(HERE), os.environ["PYTHONPATH"]])
         own = {"DAGSTER_HOME": str(home / "dagster"), "GEO_HOME": str(home), "PYTHONPATH": path}
         self.environ = {**os.environ, **own, **rented(hub, **changes)}
