@@ -117,7 +117,7 @@ def test_a_lost_reply_pays_once(away: FakeHub, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_storm_and_a_broken_log_lose_nothing(away: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    away.faults.storm(status=502, seconds=1.5)
+    away.faults.storm(status=502, count=6)
     away.faults.cut_logs(1, 0, 3, 2)
     with dg.DagsterInstance.ephemeral() as instance:
         result = materialize(monkeypatch, instance)
