@@ -72,7 +72,8 @@ acceptance-evaluation: setup ## kill -9 at 50 moments of a sweep, every sin of a
 	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_evaluation.py tests/acceptance/test_acceptance_coverage.py
 
 acceptance-lineage: setup ## the staleness table on the real sandbox graph, and jobs that outlive their orchestrator
-	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_lineage.py
+	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_lineage.py \
+		tests/acceptance/test_acceptance_lineage_jobs.py tests/acceptance/test_acceptance_lineage_rented.py
 
 clean: ## remove what the sandbox made; the environment stays
 	@rm -rf .geo/sandbox build

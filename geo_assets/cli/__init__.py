@@ -32,6 +32,7 @@ def _register() -> None:
     from geo_assets.cli.build import build
     from geo_assets.cli.doctor import doctor
     from geo_assets.cli.freeze import freeze
+    from geo_assets.cli.jobs import jobs
     from geo_assets.cli.new_arm import new_arm
     from geo_assets.cli.play import play
     from geo_assets.cli.probe import probe
@@ -55,6 +56,7 @@ def _register() -> None:
         replay,
         new_arm,
         report,
+        jobs,
         freeze,
         walkthrough,
         bench,

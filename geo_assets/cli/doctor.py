@@ -36,8 +36,10 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Machine-readable.
         checks.append(("training packages", not lacks, said, "make setup"))
     if settings.profile == "live":
         card = Path("/dev/nvidiactl").exists()
-        said = "there" if card else "none: adapter_run3 is trained where there is one"
-        checks.append(("CUDA device", card, said, "materialize adapter_run3 on a machine with a card"))
+        said = "there" if card else "none: training and self-hosted arms rent one on the Hub"
+        rents = all(os.environ.get(name) for name in ("HF_TOKEN", "GEO_JOB_IMAGE", "GEO_JOBS_URL"))
+        fix = "set HF_TOKEN, GEO_JOB_IMAGE and GEO_JOBS_URL (docs/compute.md)"
+        checks.append(("CUDA device", card or rents, said, fix))
         token = bool(settings.mapillary_token.get_secret_value())
         said = "set" if token else "unset: coverage_tiles, task_pool and mirrored_panoramas need it"
         checks.append(("MAPILLARY_ACCESS_TOKEN", token, said, "export MAPILLARY_ACCESS_TOKEN=…"))

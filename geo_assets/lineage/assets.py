@@ -89,11 +89,17 @@ class Made:
 
 @dataclass(frozen=True)
 class StageRun:
-    """What a stage's function is given: the profile, its own name, and somewhere to say how far it is."""
+    """What a stage's function is given: the profile, its own name, and somewhere to say how far it is.
+
+    Within a run of Dagster also the step's context and the asset's code version, which jobs are labelled
+    with.
+    """
 
     stage: Stage
     name: str
     say: Callable[[str], None] = print
+    context: dg.AssetExecutionContext | None = None
+    code_version: str = ""
 
     @property
     def settings(self) -> Settings:
@@ -245,7 +251,8 @@ def run_stage(
     with failing_clearly():
         if OUTSIDE_PLAN not in asset.tags:
             require_all(stage.settings.home, asset.deps, asset.names[0])
-        made = asset.compute(StageRun(stage, asset.names[0], context.log.info))
+        version = context.assets_def.code_versions_by_key[dg.AssetKey(asset.names[0])] or ""
+        made = asset.compute(StageRun(stage, asset.names[0], context.log.info, context, version))
         outputs = made if isinstance(made, Mapping) else {asset.names[0]: made}
         wanted = {key.to_user_string() for key in context.selected_asset_keys}
         for name in (name for name in asset.names if name in wanted):

@@ -39,13 +39,17 @@ NEUTRAL = (
     "geo_assets.lineage.faults",
     "geo_assets.lineage.fingerprint",
     "geo_assets.lineage.folders",
+    "geo_assets.lineage.jobs",
     "geo_assets.lineage.orphans",
     "geo_assets.lineage.plan",
     "geo_assets.lineage.references",
     "geo_assets.lineage.swapping",
     # How processes are started, here or on a rented machine.
+    "geo_assets.config.compute",
+    "geo_assets.config.prices",
     "resources.compute",
     "resources.processes",
+    "resources.programs",
 )
 DATA_OF = {
     "env_service.geography": "env_service/data",

@@ -15,6 +15,7 @@ from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.jobs import POOL
 from geo_assets.sweeps.guards import figures, guarded, read_found
 from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan
 from geo_assets.sweeps.kept import mending
@@ -59,6 +60,7 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         kinds={"json", "parquet"},
         folders={name: folder_name(arm.slug)},
         descriptions={name: description},
+        pool=POOL if arm.provider == "self_hosted" and not arm.base_url else None,
         tags={"arm_kind": arm.kind, "provider": arm.provider, "protocol": arm.protocol},
         checks=[
             # Not blocking: an incomplete arm is shown as incomplete on the board, and never paired.
@@ -98,6 +100,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
     with WriterLock(folder, run.name, say=run.say) as lock:
         store = SweepStore(folder, lock, identity, run.say)
         tasks, picture = int(environment.facts.get("tasks", 0)), folder / PICTURE
+        cost: Mapping[str, Any] = {}
         finished = finished_sweep(arm, store, tasks)
         if finished is not None and picture.exists() and read_found(folder):
             run.say(f"{arm.slug}: all {len(finished.records):,} episodes are there; nothing is asked again")
@@ -105,7 +108,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         else:
             with (
                 served_environment(config, arm.runtime.workers, arm.slug) as served,
-                served_model(arm, config) as model,
+                served_model(arm, config, run.say) as model,
             ):
                 kept = (served, *model.kept)
                 plan = mending(kept, lambda: make_plan(arm, served.url, environment.data_version, harness))
@@ -115,7 +118,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
                         f"{run.name} has no scored episode", "Check the endpoint and run it again"
                     )
                 shown = strip(mending(kept, lambda: replay(telling_episode(swept.records), served.url)))
-            tasks = plan.tasks
+            tasks, cost = plan.tasks, model.cost
             atomic_write(picture, shown)
         write_outcomes(folder, store.records.values())
     facts = facts_of(arm, swept, tasks, environment.data_version, harness)
@@ -123,6 +126,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         "episode_path": dg.MetadataValue.path(str(picture)),
         "episode": dg.MetadataValue.md(inline(shown, "image/jpeg", f"one episode of {arm.label}")),
         "failures": dg.MetadataValue.json(failures_of(swept.records)),
+        **cost,
     }
     metadata["calls"] = dg.MetadataValue.json(dict(read_calls(folder).causes))
     scored = {"scored": len(swept.records), "wanted": tasks * arm.k, "unscored": len(swept.unscored)}

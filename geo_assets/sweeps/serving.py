@@ -6,9 +6,9 @@ exactly that version. The model is wherever its provider is: in the sandbox, at 
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
 from geo_assets.sweeps.kept import KeptServer
+from geo_assets.sweeps.self_hosted import served_arm
 from geo_assets.sweeps.version import POLICY_SERVER
 from resources.endpoints import ChatEndpoint
 
@@ -49,6 +50,8 @@ class Model:
 
     endpoint: ChatEndpoint
     kept: tuple[KeptServer, ...] = ()
+    cost: Mapping[str, object] = field(default_factory=dict)
+    """What a job that served it cost; there once it has been torn down."""
 
 
 def served_environment(config: Path, workers: int, slug: str = "ARM") -> KeptServer:
@@ -65,11 +68,12 @@ def served_environment(config: Path, workers: int, slug: str = "ARM") -> KeptSer
 
 
 @contextmanager
-def served_model(arm: ArmSpec, config: Path) -> Iterator[Model]:
-    """The arm's endpoint, with a policy server behind it where the provider is the sandbox.
+def served_model(arm: ArmSpec, config: Path, say: Callable[[str], None] = print) -> Iterator[Model]:
+    """The arm's endpoint: a policy server of ours where the provider is the sandbox, and a job of ours where
+    the arm is self-hosted and names no address.
 
     Raises:
-        GeoError: a key or an address is missing or unusable, or the policy server does not start.
+        GeoError: a key or an address is missing or unusable, or the server or the job does not start.
     """
     if arm.provider == "sandbox":
         options, command = policy_options(config), command_of(arm.slug)
@@ -77,6 +81,9 @@ def served_model(arm: ArmSpec, config: Path) -> Iterator[Model]:
             POLICY_SERVER, options, name="sandbox policy server", command=command, config=config
         ) as server:
             yield from _open(arm, f"{server.url}/v1", None, (server,))
+    elif arm.provider == "self_hosted" and not arm.base_url:
+        with served_arm(arm, say) as hosted:
+            yield from _open(arm, hosted.base_url, hosted.key, cost=hosted.cost)
     else:
         yield from _open(arm, *far_end(arm, dict(os.environ)))
 
@@ -141,7 +148,11 @@ def read_config(config: Path) -> dict[str, Any]:
 
 
 def _open(
-    arm: ArmSpec, base_url: str, key: SecretStr | None, kept: tuple[KeptServer, ...] = ()
+    arm: ArmSpec,
+    base_url: str,
+    key: SecretStr | None,
+    kept: tuple[KeptServer, ...] = (),
+    cost: Mapping[str, object] | None = None,
 ) -> Iterator[Model]:
     runtime = arm.runtime
     endpoint = ChatEndpoint(
@@ -155,7 +166,7 @@ def _open(
         most=runtime.workers,
     )
     try:
-        yield Model(endpoint, kept)
+        yield Model(endpoint, kept, cost if cost is not None else {})
     finally:
         endpoint.close()
 

@@ -7,13 +7,13 @@ picture, and a configuration that names the base model and its revision.
 its own attempts that earned more. Whatever could alter the weights is in the spec, the base model or the
 environment, and each of those is a version; the data version is the weights themselves.
 
-**Cost.** The sandbox trains a tiny model in minutes on two cores; a live run needs a card for hours.
+**Cost.** The sandbox trains a tiny model in minutes on two cores; a live run rents a card for hours, as a job
+that outlives whoever launched it, and carries its GPU seconds and dollars.
 """
 
 import json
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.runs import RunSpec, load_runs
 from geo_assets.lineage.assets import (
-    PROGRESS_EVERY_S,
     Check,
     CheckSpec,
     GeoAsset,
@@ -34,21 +33,18 @@ from geo_assets.lineage.assets import (
     geo_asset,
 )
 from geo_assets.lineage.folders import AssetFolder, Published
+from geo_assets.lineage.jobs import POOL, AssetJob, JobResult, run_job
 from geo_assets.lineage.single_writer import single_writer
 from geo_assets.lineage.swapping import recover, swap
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports.charts import inline_png
-from geo_assets.sweeps.kept import KeptServer, ServerDied
 from geo_assets.training.curves import curves_chart
+from geo_assets.training.job_payload import training_payload
 from geo_assets.training.libraries import TRAINING_LIBRARIES, training_estimate
-from resources.compute import JobDone, LocalJob
+from geo_assets.training.train_job import TRAINER, VERSION
+from resources.compute import JobFailed
 
-ENVIRONMENT, ENVIRONMENT_SERVER, TRAINER = (
-    "train_environment",
-    "env_service.server",
-    "geo_assets.training.grpo",
-)
-CONFIG, MODEL = "config.json", "model"
+ENVIRONMENT, TRAIN_JOB = "train_environment", "geo_assets.training.train_job"
 SPEC, RESULT, METRICS, CURVES, TRAINING, LOG = (
     "spec.json",
     "result.json",
@@ -60,10 +56,9 @@ SPEC, RESULT, METRICS, CURVES, TRAINING, LOG = (
 KEPT = ("adapter", METRICS, "timings.jsonl", "rollouts.jsonl", CURVES, SPEC, TRAINING, LOG)
 CHECKPOINTS = "checkpoints"
 WHOLE, MAX_BROKEN_SHARE = "rollouts_are_whole", 0.02
-SPARE_SESSIONS, IDLE_S = 4, 3600.0
 CPU = "cpu"
-CARD = Path("/dev/nvidiactl")
-CHILD_ENV = {"OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
+STEP_LIMIT_S, START_LIMIT_S = 300.0, 1800.0
+"""Seconds of a job's time limit: for each step, and for everything around them."""
 
 
 def adapter_assets(stage: Stage) -> list[GeoAsset]:
@@ -84,9 +79,10 @@ def adapter_asset(spec: RunSpec) -> GeoAsset:
         group="training",
         deps=[spec.base, ENVIRONMENT],
         spec=lambda specs: spec.identity(),
-        runs=[TRAINER],
+        runs=[TRAINER, TRAIN_JOB],
         inputs=TRAINING_LIBRARIES,
         estimate=lambda stage: training_estimate(spec),
+        pool=None if spec.hardware == CPU else POOL,
         kinds={"pytorch", "huggingface"},
         descriptions={name: f"**{spec.label}** (on `{spec.base}`, {spec.steps} steps).\n\n{words}"},
         priority=8,
@@ -107,19 +103,14 @@ def train_adapter(run: StageRun, spec: RunSpec) -> Made:
 
     Raises:
         MissingUpstream: base model or environment have not been built.
-        GeoError: there is nothing to play, no card where one is needed, or the environment died for good.
-        JobFailed: the trainer ended without an adapter.
+        GeoError: there is nothing to play, or a job cannot be had; the message names what is missing.
+        JobFailed: the job ended without an adapter.
         BeingWritten: the same adapter is being trained already.
     """
     environment, base = run.require(ENVIRONMENT), run.require(spec.base)
     if "empty_because" in environment.facts:
         why = environment.facts["empty_because"]
         raise GeoError(f"{run.name} has nothing to train on: the train split is empty ({why})")
-    if spec.hardware != CPU and not CARD.exists():
-        raise GeoError(
-            f"{run.name} needs a GPU job ({spec.hardware}), and this machine has no card",
-            "Materialize it on a machine with a CUDA device, or set GEO_PROFILE=sandbox",
-        )
     target = run.folder().path
     with single_writer(target.with_name(f".{run.name}.lock"), run.name):
         recover(target)
@@ -129,7 +120,7 @@ def train_adapter(run: StageRun, spec: RunSpec) -> Made:
             staged.path.mkdir()
             log = target.with_name(f".{run.name}.log")  # outside, so that it stands after a failure too
             done = _train(run, spec, environment, base, staged.path, log)
-            log.rename(staged.path / LOG)
+            log.unlink()
             made = _made(spec, environment, base, staged.path, done, target)
             # Marked before it is moved, so that a finished adapter stands there at every moment.
             staged.publish(made.data_version, dict(made.facts))
@@ -141,76 +132,29 @@ def train_adapter(run: StageRun, spec: RunSpec) -> Made:
 
 def _train(
     run: StageRun, spec: RunSpec, environment: Published, base: Published, out: Path, log: Path
-) -> JobDone:
-    """Serve the environment, and run the trainer against it to its end."""
-    again = f"Run: dagster asset materialize --select {run.name}"
-    atomic_write(out / SPEC, spec.model_dump_json(indent=2).encode() + b"\n")
-    config, sessions = environment.path / CONFIG, spec.generation_batch + SPARE_SESSIONS
-    options = ["--config", str(config), "--max-concurrent", str(sessions), "--idle-s", str(IDLE_S)]
-    folder = base.path / MODEL
-    if "stands_in_for" in base.facts and not folder.is_dir():
-        raise GeoError(f"{folder} is gone", f"Run: geo build --only {spec.base}")
-    model, offline = (str(folder), {"HF_HUB_OFFLINE": "1"}) if folder.is_dir() else (base.facts["repo"], {})
-    revision = str(base.facts.get("revision") or base.data_version)
-    with KeptServer(
-        ENVIRONMENT_SERVER, options, name="environment service", command=again, config=config
-    ) as server:
-        arguments = ["--spec", str(out / SPEC), "--environment", server.url, "--out", str(out)]
-        arguments += ["--base", str(model), "--revision", revision]
-        job = LocalJob(
-            TRAINER,
-            arguments,
-            name=f"training of {run.name}",
-            log=log,
-            env={**CHILD_ENV, **offline},
-            fix=f"{again}; all that it said is in {log}",
+) -> JobResult:
+    """Have the trainer run as a job, and bring back what it made; what it printed besides goes to `log`."""
+    job = AssetJob(
+        module=TRAIN_JOB,
+        hardware=spec.hardware,
+        timeout_s=spec.steps * STEP_LIMIT_S + START_LIMIT_S,
+        spec=spec.identity(),
+        parents={environment.name: environment.data_version, base.name: base.data_version},
+        fix=f"Run: dagster asset materialize --select {run.name}; what it printed is in {log}",
+    )
+    with log.open("w", encoding="utf-8") as lines:
+
+        def keep(text: str) -> None:
+            lines.write(f"{text}\n")
+            lines.flush()
+
+        return run_job(
+            run, job, lambda payload: training_payload(payload, spec, environment, base), out, keep
         )
-        try:
-            return job.run(_Progress(run, spec.steps), lambda: server.mended(server.generation))
-        except ServerDied:
-            raise GeoError(
-                f"The environment that {run.name} trained in died and could not be brought back", again
-            ) from None
-
-
-class _Progress:
-    """Tells every two seconds how far the trainer is."""
-
-    def __init__(self, run: StageRun, steps: int) -> None:
-        self._run = run
-        self._steps = steps
-        self._last = -PROGRESS_EVERY_S
-
-    def __call__(self, printed: str) -> None:
-        line = _step(printed)
-        now = time.monotonic()
-        if line is None or (now - self._last < PROGRESS_EVERY_S and line["step"] != self._steps):
-            return
-        self._last = now
-        figures = ", ".join(
-            f"{label} {line[name]:.{digits}f}"
-            for name, label, digits in (
-                ("reward", "reward", 3),
-                ("no_guess_share", "no guess", 2),
-                ("looks", "looks", 2),
-                ("median_km", "median km", 0),
-            )
-            if line.get(name) is not None
-        )
-        self._run.say(f"step {line['step']:,} of {self._steps:,}: {figures}")
-
-
-def _step(printed: str) -> dict[str, Any] | None:
-    """A step's line; None for whatever else was printed."""
-    try:
-        value = json.loads(printed)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) and "step" in value else None
 
 
 def _made(
-    spec: RunSpec, environment: Published, base: Published, out: Path, done: JobDone, target: Path
+    spec: RunSpec, environment: Published, base: Published, out: Path, done: JobResult, target: Path
 ) -> Made:
     """Facts, figures and the picture of a finished training."""
     result: dict[str, Any] = json.loads((out / RESULT).read_text(encoding="utf-8"))
@@ -235,12 +179,14 @@ def _made(
         broken <= MAX_BROKEN_SHARE * played,
         {"rollouts": played, "lost": result["lost"], "cut": result["cut"], "limit": MAX_BROKEN_SHARE},
     )
-    version = {name: facts[name] for name in ("weights_sha256", "base_repo", "base_revision")}
+    version = content_version({name: facts[name] for name in VERSION})
+    if version != done.data_version:
+        raise JobFailed(f"The job reported version {done.data_version}, and its adapter has {version}")
     metadata: Mapping[str, Any] = {
         "curves": dg.MetadataValue.md(inline_png(picture, f"Training of {spec.label}")),
         "curves_path": dg.MetadataValue.path(str(target / CURVES)),
         "adapter_path": dg.MetadataValue.path(str(target / "adapter")),
-        "trainer_seconds": done.seconds,
-        "trainer_peak_memory_mb": done.peak_memory_mb,
+        **done.figures,
+        **done.metadata,
     }
-    return Made(content_version(version), facts, metadata, [check])
+    return Made(version, facts, metadata, [check])

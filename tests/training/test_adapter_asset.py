@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 import pytest
 from PIL import Image
 from training_lab import lab_run
 
 from env_service.errors import GeoError
+from geo_assets.config.compute import CARD
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import Stage, StageRun
 from geo_assets.lineage.folders import AssetFolder, MissingUpstream
 from geo_assets.training.curves import curves_chart, smoothed
-from geo_assets.training.run_factory import CARD, adapter_asset, recover, swap, train_adapter
+from geo_assets.training.run_factory import adapter_asset, recover, swap, train_adapter
 from geo_assets.training.weights import weights_sha256
-from resources.compute import JobFailed, LocalJob
+from resources.compute import JobFailed
+from resources.programs import Program, ProgramFailed
 
 RUN = lab_run(slug="run3", steps=3)
 
@@ -83,6 +86,7 @@ def test_the_folder_holds_all_of_a_training(trained: Trained) -> None:
     assert json.loads((trained.folder / "spec.json").read_text()) == RUN.model_dump(mode="json")
     with Image.open(trained.folder / "curves.png") as picture:
         assert picture.width > 800 and len(picture.convert("RGB").getcolors(1 << 20) or ()) > 20
+    assert not list((trained.stage.settings.home / "jobs" / "adapter_run3").glob("*/out/*.part"))
     hidden = {path.name for path in trained.stage.settings.home.iterdir() if path.name.startswith(".")}
     assert hidden == {".adapter_run3.lock"}, "nothing is left aside"
 
@@ -125,11 +129,11 @@ def test_an_environment_that_dies_on_the_way_changes_nothing(
     stage, killed = make_home(tmp_path / "home", lab_config, lab_model), list[int]()
 
     def say(text: str) -> None:
-        servers = [pid for pid in children(os.getpid()) if b"env_service.server" in command(pid)]
-        for pid in [pid for pid in servers if str(stage.settings.home).encode() in command(pid)]:
-            if not killed:
-                killed.append(pid)
-                os.kill(pid, signal.SIGKILL)
+        wanted = {"env_service.server", str(stage.settings.home / "train_environment" / "config.json")}
+        servers = [p for p in psutil.process_iter(["cmdline"]) if wanted <= set(p.info["cmdline"] or ())]
+        if servers and text.startswith("step ") and not killed:
+            killed.append(servers[0].pid)
+            servers[0].kill()
 
     made = train_adapter(StageRun(stage, "adapter_run3", say), RUN)
     assert len(killed) == 1 and made.facts["lost"] == 0
@@ -148,7 +152,7 @@ def test_parents_that_are_missing_or_empty_are_named(
     stage = make_home(tmp_path / "home", lab_config, lab_model)
     if not CARD.exists():
         with pytest.raises(
-            GeoError, match=r"adapter_run3 needs a GPU job \(1xA100\), and this machine has no card"
+            GeoError, match=r"needs a GPU job \(a100-large\).*HF_TOKEN and GEO_JOB_IMAGE and GEO_JOBS_URL"
         ):
             train_adapter(quiet(stage), RUN.model_copy(update={"hardware": "1xA100"}))
     AssetFolder(stage.settings.home, "train_environment").publish("v", {"empty_because": "all went to eval"})
@@ -171,9 +175,9 @@ def test_a_swap_that_was_killed_half_way_is_made_good(tmp_path: Path) -> None:
     assert [path.name for path in target.iterdir()] == ["new"] and not aside.exists()
 
 
-def job(tmp_path: Path, *arguments: str) -> LocalJob:
-    """The trainer as a job, with any command line."""
-    return LocalJob(
+def program(tmp_path: Path, *arguments: str) -> Program:
+    """The trainer as a program, with any command line."""
+    return Program(
         "geo_assets.training.grpo", arguments, name="training", log=tmp_path / "log", fix="Do this"
     )
 
@@ -181,12 +185,12 @@ def job(tmp_path: Path, *arguments: str) -> LocalJob:
 WAITING = ("--spec", "/dev/stdin", "--environment", "http://x", "--base", "b", "--out", "o")
 
 
-def test_what_a_job_says_when_it_fails(tmp_path: Path) -> None:
-    with pytest.raises(JobFailed, match=r"no spec of a run \(.*\)\. Do this"):
+def test_what_a_program_says_when_it_fails(tmp_path: Path) -> None:
+    with pytest.raises(ProgramFailed, match=r"no spec of a run \(.*\)\. Do this"):
         arguments = ("--spec", str(tmp_path / "no.json"), "--environment", "e", "--base", "b", "--out", "o")
-        job(tmp_path, *arguments).run(lambda line: None)
-    with pytest.raises(JobFailed, match="the following arguments are required: --spec"):
-        job(tmp_path).run(lambda line: None)
+        program(tmp_path, *arguments).run(lambda line: None)
+    with pytest.raises(ProgramFailed, match="the following arguments are required: --spec"):
+        program(tmp_path).run(lambda line: None)
 
 
 def children(parent: int) -> list[int]:
@@ -208,7 +212,7 @@ def until(condition: Any, limit_s: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def test_a_killed_job_is_told_from_one_that_failed(tmp_path: Path) -> None:
+def test_a_killed_program_is_told_from_one_that_failed(tmp_path: Path) -> None:
     def kill() -> None:
         for pid in children(os.getpid()):
             if b"geo_assets.training.grpo" in command(pid):
@@ -216,16 +220,16 @@ def test_a_killed_job_is_told_from_one_that_failed(tmp_path: Path) -> None:
 
     os.mkfifo(tmp_path / "never")
     arguments = ("--spec", str(tmp_path / "never"), "--environment", "e", "--base", "b", "--out", "o")
-    with pytest.raises(JobFailed, match="The training was killed, most likely for want of memory"):
-        job(tmp_path, *arguments).run(lambda line: None, kill)
+    with pytest.raises(ProgramFailed, match="The training was killed, most likely for want of memory"):
+        program(tmp_path, *arguments).run(lambda line: None, kill)
 
 
-def test_a_job_leaves_with_its_parent(tmp_path: Path) -> None:
+def test_a_program_leaves_with_its_parent(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never")
     arguments = ["--spec", str(tmp_path / "never"), "--environment", "e", "--base", "b", "--out", "o"]
     code = (
-        "from pathlib import Path; from resources.compute import LocalJob; "
-        f"LocalJob('geo_assets.training.grpo', {arguments!r}, name='t', log=Path({str(tmp_path / 'log')!r}))"
+        "from pathlib import Path; from resources.programs import Program; "
+        f"Program('geo_assets.training.grpo', {arguments!r}, name='t', log=Path({str(tmp_path / 'log')!r}))"
         ".run(print)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])

@@ -1,7 +1,8 @@
-"""Jobs on this machine: a module of ours as a child that streams its progress and leaves with its parent.
+"""Programs: a module of ours as a child that streams its progress and leaves with its parent.
 
-Like `processes.ServerProcess`, with another end: a job is done when it has exited with 0. Its lines come as
-they are printed, its memory is measured by the kernel, and what it says when it fails becomes one sentence.
+Like `processes.ServerProcess`, with another end: a program is done when it has exited with 0. Its lines
+come as they are printed, its memory is measured by the kernel, and what it says when it fails becomes one
+sentence.
 """
 
 import os
@@ -21,23 +22,23 @@ POLL_S = 0.5
 STOP_S = 5.0
 TAIL_CHARS = 600
 EXPLAINED = 2
-"""Exit code of a job whose last line says what is wrong."""
+"""Exit code of a program whose last line says what is wrong."""
 UNIT = 1024.0 * 1024.0 if sys.platform == "darwin" else 1024.0
 
 
-class JobFailed(GeoError):
-    """A job ended without success; the sentence holds what it said last."""
+class ProgramFailed(GeoError):
+    """A program ended without success; the sentence holds what it said last."""
 
 
 @dataclass(frozen=True)
-class JobDone:
-    """A finished job: seconds by the clock, and its largest resident size in MiB."""
+class ProgramDone:
+    """A finished program: seconds by the clock, and its largest resident size in MiB."""
 
     seconds: float
     peak_memory_mb: float
 
 
-class LocalJob:
+class Program:
     """`python -m MODULE …` as a child, run to its end.
 
     Args:
@@ -65,15 +66,15 @@ class LocalJob:
         self._env = dict(env or {})
         self._fix = fix
 
-    def run(self, line: Callable[[str], None], tick: Callable[[], object] = lambda: None) -> JobDone:
+    def run(self, line: Callable[[str], None], tick: Callable[[], object] = lambda: None) -> ProgramDone:
         """Run it.
 
         Args:
             line: called with each line it prints.
-            tick: called twice a second; what it raises ends the job.
+            tick: called twice a second; what it raises ends the program.
 
         Raises:
-            JobFailed: it exited with another code than 0, or was killed.
+            ProgramFailed: it exited with another code than 0, or was killed.
         """
         began = time.monotonic()
         with self._log.open("wb") as stderr:
@@ -99,13 +100,13 @@ class LocalJob:
                     pipe.close()
         if process.returncode:
             raise self._failure(process.returncode)
-        return JobDone(round(time.monotonic() - began, 3), round(peak, 1))
+        return ProgramDone(round(time.monotonic() - began, 3), round(peak, 1))
 
     @staticmethod
     def _follow(
         printed: "queue.SimpleQueue[str | None]", line: Callable[[str], None], tick: Callable[[], object]
     ) -> None:
-        """Hand on what is printed until the job closes its output."""
+        """Hand on what is printed until the program closes its output."""
         ticked = time.monotonic()
         while True:
             try:
@@ -120,15 +121,15 @@ class LocalJob:
                 ticked = time.monotonic()
                 tick()
 
-    def _failure(self, code: int) -> JobFailed:
+    def _failure(self, code: int) -> ProgramFailed:
         said = _last_words(self._log)
         if code == EXPLAINED and said:
-            return JobFailed(said, self._fix)
+            return ProgramFailed(said, self._fix)
         if code == -signal.SIGKILL:
             why = "was killed, most likely for want of memory"
-            return JobFailed(f"The {self.name} {why}", self._fix or "Free some memory and run it again")
+            return ProgramFailed(f"The {self.name} {why}", self._fix or "Free some memory and run it again")
         how = f"ended by signal {-code}" if code < 0 else f"left with exit code {code}"
-        return JobFailed(f"The {self.name} {how}" + (f": {said}" if said else ""), self._fix)
+        return ProgramFailed(f"The {self.name} {how}" + (f": {said}" if said else ""), self._fix)
 
 
 def _read(process: "subprocess.Popen[bytes]", printed: "queue.SimpleQueue[str | None]") -> None:

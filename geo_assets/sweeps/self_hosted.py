@@ -1,0 +1,240 @@
+"""A model that is served by a job of ours, for as long as a sweep needs it: started, waited for, asked who
+it is, and torn down whatever happens.
+
+On Hugging Face Jobs the job is a vLLM server whose port the Jobs' proxy exposes at an address of its own;
+the proxy takes the namespace's token as bearer, which is the endpoint's key then. A sweep that was killed
+leaves its job running and billed: the next sweep of the same model goes on with it, its time limit ends it
+at last, and it carries the labels by which orphans are found.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from pydantic import SecretStr
+
+from env_service.errors import GeoError
+from geo_assets.config.arms import ArmSpec
+from geo_assets.config.compute import ComputeSettings, flavor_for, load_compute, open_compute
+from geo_assets.config.settings import load_settings
+from geo_assets.lineage.jobs import cost_metadata
+from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.served_models import Card, ServedModels
+from resources.compute import (
+    ASSET,
+    FINGERPRINT,
+    HOME,
+    LAUNCH,
+    LOCAL,
+    PROJECT,
+    PROJECT_NAME,
+    Compute,
+    Job,
+    JobFailed,
+    JobRequest,
+)
+from resources.endpoints import ProviderError
+from resources.hub import observe_model
+
+PORT = 8000
+SAY_EVERY_S = 10.0
+TAIL = 3
+
+
+class WrongModelServed(GeoError):
+    """The job serves another model than the one that was asked for."""
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """A model to be served.
+
+    Attributes:
+        asset: what it is served for, as its label and in messages.
+        model: the id that is asked for.
+        root: repository or folder that its weights must come from; anything if empty.
+        command: program and arguments; listens on `PORT`.
+        hardware: as `prices.yaml` names it.
+        start_s: how long it may take until it answers, waiting for hardware included.
+        timeout_s: time limit of the job.
+        env: variables set for it.
+    """
+
+    asset: str
+    model: str
+    root: str
+    command: tuple[str, ...]
+    hardware: str = "1xA100"
+    start_s: float = 1800.0
+    timeout_s: float = 4 * 3600.0
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Hosted:
+    """A model that answers.
+
+    Attributes:
+        base_url: address, `/v1` included.
+        key: bearer token; None where none is wanted.
+        job: the job that serves it.
+        cost: what it cost, under the names of `cost_metadata`; empty until it has been torn down.
+    """
+
+    base_url: str
+    key: SecretStr | None
+    job: Job
+    cost: dict[str, object] = field(default_factory=dict)
+
+
+def vllm_command(repo: str, revision: str, served_as: str, max_model_length: int = 32768) -> tuple[str, ...]:
+    """The command that serves a model of the Hub as the sweeps want it."""
+    return (
+        "vllm",
+        "serve",
+        repo,
+        "--revision",
+        revision,
+        "--served-model-name",
+        served_as,
+        "--port",
+        str(PORT),
+        "--max-model-len",
+        str(max_model_length),
+        "--enable-auto-tool-choice",
+        "--tool-call-parser",
+        "qwen3_coder",
+        "--generation-config",
+        "vllm",
+    )
+
+
+@contextmanager
+def hosted_endpoint(
+    hosting: Hosting, settings: ComputeSettings, say: Callable[[str], None] = print
+) -> Iterator[Hosted]:
+    """The address of a model that a job serves; the job ends with the block.
+
+    Args:
+        hosting: what is wanted.
+        settings: where jobs run.
+        say: told how far it is, every ten seconds.
+
+    Raises:
+        GeoError: no job can be had, or it does not answer in time.
+        JobFailed: it ended before it answered; the message holds its last words.
+        WrongModelServed: it serves something else.
+    """
+    flavor = flavor_for(settings, hosting.hardware)
+    compute = open_compute(settings, flavor, hosting.asset)
+    labels = {
+        PROJECT: PROJECT_NAME,
+        HOME: settings.home_label,
+        ASSET: hosting.asset,
+        FINGERPRINT: content_version({"command": list(hosting.command), "flavor": flavor}),
+        LAUNCH: "served",
+    }
+    hosted: Hosted | None = None
+    try:
+        job = next((job for job in compute.find(labels) if job.live), None)
+        if job is None:
+            job = compute.submit(_request(hosting, settings, flavor, labels))
+            say(f"Launched job {job.id} on {flavor} to serve {hosting.model}: {job.url}")
+        else:
+            say(f"Going on with job {job.id}, which serves {hosting.model} already: {job.url}")
+        hosted = _answering(compute, job, hosting, settings, say)
+        yield hosted
+    finally:
+        # By label: a launch whose id never reached us is torn down too.
+        for left in (left for left in compute.find(labels) if left.live):
+            compute.cancel(left.id)
+            say(f"Cancelled job {left.id}, which served {hosting.model}")
+        if hosted is not None:
+            status = compute.status(hosted.job.id)
+            hosted.cost.update(cost_metadata(hosted.job, status, settings))  # in place: others hold it
+
+
+def _request(
+    hosting: Hosting, settings: ComputeSettings, flavor: str, labels: Mapping[str, str]
+) -> JobRequest:
+    rented = flavor != LOCAL
+    return JobRequest(
+        name=hosting.asset,
+        command=hosting.command,
+        labels=labels,
+        timeout_s=hosting.timeout_s,
+        flavor=flavor,
+        image=settings.image if rented else "",
+        env={**hosting.env, **(settings.env if rented else {})},
+        secrets=settings.secrets if rented else {},
+        ports=(PORT,),
+    )
+
+
+def _answering(
+    compute: Compute, job: Job, hosting: Hosting, settings: ComputeSettings, say: Callable[[str], None]
+) -> Hosted:
+    """Wait until it answers with the right model."""
+    began = said = time.monotonic()
+    while True:
+        status = compute.status(job.id)
+        if not status.live:
+            words = " | ".join(list(compute.logs(job.id))[-TAIL:]) if status.state != "vanished" else ""
+            raise JobFailed(
+                f"Job {job.id} ({job.url}), which was to serve {hosting.model}, ended before it answered: "
+                f"{status.said or status.state}" + (f"; last words: {words[:600]}" if words else "")
+            )
+        if status.addresses:
+            key = settings.token if job.flavor != LOCAL else None
+            base_url = f"{status.addresses[0].rstrip('/')}/v1"
+            with suppress(ProviderError):
+                _check(ServedModels(base_url, key).cards(), hosting, base_url)
+                return Hosted(base_url, key, job)
+        waited = time.monotonic() - began
+        if waited > hosting.start_s:
+            raise GeoError(
+                f"Job {job.id} did not serve {hosting.model} within {hosting.start_s:.0f} s and is cancelled",
+                f"Read what it says at {job.url}",
+            )
+        if time.monotonic() - said > SAY_EVERY_S:
+            said = time.monotonic()
+            say(f"{hosting.model} is {status.state}, {waited:.0f} of at most {hosting.start_s:.0f} s")
+        time.sleep(min(compute.poll_s, 2.0))
+
+
+def _check(cards: Mapping[str, Card], hosting: Hosting, address: str) -> None:
+    """Make sure that what answers is what was asked for.
+
+    Raises:
+        WrongModelServed: names the difference.
+    """
+    if hosting.model not in cards:
+        raise WrongModelServed(
+            f"{address} does not serve {hosting.model}; it serves {', '.join(cards) or 'nothing'}"
+        )
+    root = cards[hosting.model].root
+    if hosting.root and root != hosting.root:
+        raise WrongModelServed(
+            f"{address} serves {root or 'unknown weights'} as {hosting.model}, not {hosting.root}"
+        )
+
+
+@contextmanager
+def served_arm(arm: ArmSpec, say: Callable[[str], None] = print) -> Iterator[Hosted]:
+    """An arm's model, served by a job at the commit that its repository is at now.
+
+    Raises:
+        GeoError: see `hosted_endpoint`; or the Hub does not have the model.
+    """
+    settings = load_compute(load_settings())
+    commit = observe_model(arm.model, "main", token=settings.token).commit
+    hosting = Hosting(
+        asset=f"sweep_{arm.slug}",
+        model=arm.model,
+        root=arm.model,
+        command=vllm_command(arm.model, commit, arm.model),
+    )
+    with hosted_endpoint(hosting, settings, say) as hosted:
+        yield hosted
+    hosted.cost["served_revision"] = commit

@@ -1,0 +1,43 @@
+"""What a job is labelled with, and which jobs nobody is waiting for.
+
+The Hub takes at most 100 letters, digits, dashes and underscores for a key or a value, so do all of ours.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from resources.compute.protocol import Job
+
+PROJECT: Final = "geo-project"
+"""On every job of this project; its value is `PROJECT_NAME`."""
+PROJECT_NAME: Final = "geo-assets"
+HOME: Final = "geo-home"
+"""Which deployment asked for it (see `home_label`): jobs of another one are not ours to cancel."""
+ASSET: Final = "geo-asset"
+"""The asset that it works for."""
+FINGERPRINT: Final = "geo-fingerprint"
+"""Code version, spec and parents' data versions: a job with the same one makes the same thing."""
+LAUNCH: Final = "geo-launch"
+"""Which launch of them: names the folder of its payload and its artifacts."""
+
+_ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def allowed(labels: Mapping[str, str]) -> bool:
+    """Whether the Hub would take these labels."""
+    return all(_ALLOWED.fullmatch(part) for pair in labels.items() for part in pair)
+
+
+def orphans(jobs: Iterable[Job], live_assets: Collection[str]) -> list[Job]:
+    """Jobs that cost money while no run waits for them.
+
+    Args:
+        jobs: what `Compute.find({PROJECT: PROJECT_NAME, HOME: home_label(...)})` gave.
+        live_assets: assets that runs in progress are to materialize.
+
+    Returns:
+        Of the jobs that are queued or running, those whose asset is in none of these runs, oldest first.
+    """
+    alone = [job for job in jobs if job.live and job.labels.get(ASSET) not in live_assets]
+    return sorted(alone, key=lambda job: job.created_at)

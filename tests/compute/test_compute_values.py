@@ -1,0 +1,145 @@
+"""Prices, settings, stored folders and messages: what is refused, and what comes back."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from compute_lab import IMAGE, rented
+from fake_hub import FakeHub
+from typer.testing import CliRunner
+
+from env_service.errors import GeoError
+from geo_assets.cli import _register, app
+from geo_assets.config.compute import flavor_for, load_compute, open_compute
+from geo_assets.config.prices import PricesFileError, UnknownHardware, load_prices
+from geo_assets.config.settings import REPOSITORY, load_settings
+from resources.compute import ASSET, HOME, PROJECT, PROJECT_NAME, JobRequest
+from resources.compute.artifacts import BrokenArtifact, get_folder, put_folder, read_manifest, remove_folder
+from resources.compute.inside import MAX_MESSAGE, MessageTooLarge, _LineChannel
+from resources.compute.local import LocalCompute
+
+
+def test_a_minute_that_has_begun_is_paid() -> None:
+    prices = load_prices()
+    assert prices.flavor_of("1xA100") == "a100-large" and prices.flavor_of("4xA100") == "a100x4"
+    assert prices.usd("a100-large", 3600) == 2.5 and prices.usd("a100x4", 3600) == 10.0
+    assert prices.usd("a100-large", 0) == 0 and prices.usd("a100-large", 1) == prices.usd("a100-large", 60)
+    assert prices.usd("a100-large", 61) == pytest.approx(2 * 2.5 / 60, abs=1e-4)
+    assert prices.gpu_seconds("a100x4", 10) == 40 and prices.gpu_seconds("local", 10) == 0
+    with pytest.raises(UnknownHardware, match=r"prices\.yaml has no price for h200"):
+        prices.usd("h200", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("as_of: soon", "as_of: "),
+        ("flavors: {x: {usd_per_hour: -1, gpus: 0}}", "flavors.x.usd_per_hour"),
+        ("hardware: {y: z}", "hardware y is z, which is no flavor"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_broken_price_table_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "prices.yaml"
+    whole = {"as_of": "2026-01-01", "source": "s", "flavors": {}, "hardware": {}}
+    key = text.partition(":")[0]
+    path.write_text("\n".join([text, *(f"{k}: {json.dumps(v)}" for k, v in whole.items() if k != key)]))
+    with pytest.raises(PricesFileError, match=said):
+        load_prices(path)
+
+
+def test_where_a_job_runs_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_settings()
+
+    def told(**env: str) -> Any:
+        return load_compute(settings, env)
+
+    assert flavor_for(told(), "cpu") == "local" and flavor_for(told(GEO_COMPUTE="local"), "4xA100") == "local"
+    assert flavor_for(told(GEO_COMPUTE="hub"), "4xA100") == "a100x4"
+    with pytest.raises(GeoError, match="HF_TOKEN and GEO_JOB_IMAGE and GEO_JOBS_URL must be set"):
+        open_compute(told(), "a100-large", "adapter_run3")
+    remote = {"HF_TOKEN": "t", "GEO_JOBS_URL": "s3://bucket/jobs"}
+    with pytest.raises(GeoError, match="is not pinned by digest"):
+        open_compute(told(**remote, GEO_JOB_IMAGE="registry/x:latest"), "a100-large", "a")
+    open_compute(told(**remote, GEO_JOB_IMAGE=IMAGE), "a100-large", "a")
+    for bad in ({"GEO_COMPUTE": "moon"}, {"GEO_JOB_POLL_S": "-1"}, {"GEO_JOB_POLL_S": "x"}):
+        with pytest.raises(GeoError):
+            told(**bad)
+    assert "planted" not in repr(told(HF_TOKEN="planted", AWS_SECRET_ACCESS_KEY="planted"))
+
+
+@pytest.mark.parametrize("scheme", ["", "memory://"])
+def test_a_folder_comes_back_as_it_was_or_not_at_all(tmp_path: Path, scheme: str) -> None:
+    url = f"{scheme}{tmp_path}/store/one"
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "a.bin").write_bytes(b"\x00\x01")
+    (source / "b.txt").symlink_to(source / "deep" / "a.bin")
+    assert read_manifest(url) is None
+    with pytest.raises(BrokenArtifact, match="Nothing finished"):
+        get_folder(url, tmp_path / "back")
+    put_folder(source, url, {"data_version": "v"})
+    assert get_folder(url, tmp_path / "back") == {"data_version": "v"}
+    assert (tmp_path / "back" / "deep" / "a.bin").read_bytes() == b"\x00\x01"
+    assert (tmp_path / "back" / "b.txt").read_bytes() == b"\x00\x01"
+    remove_folder(url)
+    assert read_manifest(url) is None
+    remove_folder(url)
+
+
+def test_a_folder_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
+    source, url = tmp_path / "source", tmp_path / "store"
+    source.mkdir()
+    (source / "a").write_text("one")
+    put_folder(source, str(url))
+    (url / "a").write_text("two")
+    with pytest.raises(BrokenArtifact, match="is not what was stored"):
+        get_folder(str(url), tmp_path / "back")
+    manifest = url / "_manifest.json"
+    manifest.write_text(manifest.read_text().replace('"a"', '"../a"'))
+    with pytest.raises(BrokenArtifact, match="a file outside of its folder"):
+        get_folder(str(url), tmp_path / "back")
+    manifest.write_text("{")
+    with pytest.raises(BrokenArtifact, match="cannot be read"):
+        read_manifest(str(url))
+
+
+def test_a_message_that_a_log_line_would_not_hold_is_refused() -> None:
+    with pytest.raises(MessageTooLarge, match="has 100,"):
+        _LineChannel().write_message({"method": "log", "params": {"message": "x" * MAX_MESSAGE}})  # type: ignore[typeddict-item]
+
+
+def test_the_job_side_imports_neither_dagster_nor_torch() -> None:
+    import subprocess
+
+    code = (
+        "import sys, geo_assets.training.train_job; print({'dagster', 'torch', 'pandas'} & set(sys.modules))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+def test_jobs_are_listed_and_cancelled(monkeypatch: pytest.MonkeyPatch, hub: FakeHub) -> None:
+    if not app.registered_commands:
+        _register()
+    cli, settings = CliRunner(), load_compute(load_settings())
+    labels = {PROJECT: PROJECT_NAME, HOME: settings.home_label}
+    here = LocalCompute(settings.local_root)
+    sleeping = ("python", "-c", "import time; time.sleep(60)")
+    local = here.submit(JobRequest("j", sleeping, {**labels, ASSET: "one"}, 60))
+    for name, value in rented(hub).items():
+        monkeypatch.setenv(name, value)
+    spec = {"command": ["sleep", "60"], "arguments": [], "environment": {}, "flavor": "a100-large"}
+    rent = hub.start({**spec, "labels": {**labels, ASSET: "two"}})
+    listed = json.loads(cli.invoke(app, ["jobs", "--json"]).stdout)
+    jsonschema.validate(listed, json.loads((REPOSITORY / "docs" / "schemas" / "jobs.json").read_text()))
+    assert {row["id"]: row["asset"] for row in listed["jobs"]} == {local.id: "one", rent.id: "two"}
+    assert "one" in cli.invoke(app, ["jobs"]).stdout
+    for number in (local.id, rent.id):
+        assert cli.invoke(app, ["jobs", "--cancel", number]).stdout.startswith(f"Job {number} is cancelled")
+    assert rent.stage == "CANCELED" and here.status(local.id).state == "cancelled"
+    assert "had ended before" in cli.invoke(app, ["jobs", "--cancel", rent.id]).stdout
+    assert "There is no job 'x'" in str(cli.invoke(app, ["jobs", "--cancel", "x"]).exception)
+    assert cli.invoke(app, ["jobs"]).stdout == "No job is running.\n"
