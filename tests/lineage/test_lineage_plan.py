@@ -104,7 +104,7 @@ def test_the_reason_names_symbol_field_and_content(built: Lab) -> None:
     (one,) = _plan(built).stale
     assert (
         one.reasons[0].what
-        == "tinygraph.shared:PROMPT changed; tinygraph.graph:SEED changed; spec seed: 1 → 2"
+        == "tinygraph.graph:SEED changed; tinygraph.shared:PROMPT changed; spec seed: 1 → 2"
     )
     reasons, changes = explain(built.instance, built.graph, built.stage, "sweep_one")
     assert reasons == one.reasons
