@@ -124,9 +124,15 @@ def _build(instance: DagsterInstance, graph: Any, names: Sequence[str], run: Run
     for name in names:
         # A failed check ends its run as a failure, and what it speaks of has been made all the same.
         made = after.made_by(name) != then[name]
-        (result.reran if made else result.failed).append(name)
+        _note(result.reran if made else result.failed, name)
         if made and after.data_version(name) != versions[name]:
-            result.changed.append(name)
+            _note(result.changed, name)
+
+
+def _note(names: list[str], name: str) -> None:
+    """Once each, though one side of a split may be built again for the sake of the other."""
+    if name not in names:
+        names.append(name)
 
 
 def _ancestors(state: DagsterState) -> dict[str, set[str]]:

@@ -9,11 +9,13 @@ import pytest
 from graph_lab import Lab
 
 from env_service.errors import GeoError
+from geo_assets.lineage.assets import StageRun
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.folders import EPISODES, AssetFolder
 from geo_assets.lineage.plan import Plan, explain, make_plan
 from geo_assets.lineage.plan_text import explanation, plan_markdown, plan_text
 from geo_assets.lineage.refreshing import Refreshed, refresh
+from geo_assets.reports.staleness_plan import NAME, PLAN, published
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 ALL = ["tiles", "pool", "left", "right", "sweep_one", "board"]
@@ -239,6 +241,16 @@ def test_the_words_fit_a_terminal_and_the_page(built: Lab) -> None:
     )
     page = plan_markdown(plan)
     assert "| `sweep_one` | **code**:" in page and "**May follow**" in page
+
+
+def test_the_plan_is_an_asset_with_the_same_text(built: Lab) -> None:
+    built.edit("graph", "SEED = 1", "SEED = 2")
+    plan = _plan(built)
+    made = published(StageRun(built.stage, NAME, print), plan)
+    body = json.loads((built.home / NAME / PLAN).read_text())
+    assert body == plan.plain()
+    assert made.metadata["plan"].md_str == plan_markdown(plan)
+    assert (made.facts["stale"], made.facts["may_follow"]) == (1, 1)
 
 
 def test_what_scripts_read_has_the_form_that_is_promised(built: Lab) -> None:

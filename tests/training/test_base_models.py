@@ -202,7 +202,9 @@ def test_a_live_base_is_a_look_at_the_hub(tmp_path: Path, monkeypatch: pytest.Mo
         published = AssetFolder(home, BASE).built()
         assert published is not None and seen.data_version == published.data_version == first
         assert (published.facts["repo"], published.facts["revision"]) == (spec.repo, first)
-        assert {path.name for path in published.path.iterdir()} == {"_asset.json", "_lineage.json"}, "no weights"
+        assert {path.name for path in published.path.iterdir()} == {"_asset.json", "_lineage.json"}, (
+            "no weights"
+        )
         assert materialized(base, stage).data_version == first
         hub.commits[spec.revision] = second
         assert materialized(base, stage).data_version == second
