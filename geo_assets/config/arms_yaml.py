@@ -7,6 +7,7 @@ JSON value, and whatever is wrong with it is one `ArmsFileError` and never a tra
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +41,12 @@ def compose(path: Path) -> yaml.Node:
     Raises:
         ArmsFileError: it cannot be read, is no YAML, or says something that arms have no use for.
     """
-    text = _text(path)
+    return _composed(_text(path), path)
+
+
+@lru_cache(maxsize=8)
+def _composed(text: str, path: Path) -> yaml.Node:
+    """The tree of a text; the graph's definitions ask for the same few files again and again."""
     try:
         _refuse_deep(text, path)
         root = yaml.compose(text, Loader=yaml.SafeLoader)

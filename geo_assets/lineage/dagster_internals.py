@@ -125,6 +125,11 @@ class DagsterState:
         parents = {key.removeprefix(INPUT): value for key, value in tags.items() if key.startswith(INPUT)}
         return Recorded(tags.get(CODE_VERSION, ""), tags.get(DATA_VERSION, ""), parents)
 
+    def made_by(self, name: str) -> str:
+        """The run of its last materialization; empty where there is none."""
+        event = self._instance.get_latest_materialization_event(dg.AssetKey(name))
+        return event.run_id if event is not None else ""
+
     def runs(self, name: str) -> list[dict[str, float]]:
         """What the last runs took, newest first: `seconds`, and `gpu_seconds` and `usd` where recorded."""
         found = []

@@ -14,7 +14,7 @@ from geo_assets.lineage.assets import Stage
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.plan import Plan, StaleAsset, failed_checks, make_plan
 
-Run = Callable[[Sequence[str]], bool]
+Run = Callable[[Sequence[str]], object]
 
 
 @dataclass
@@ -62,7 +62,7 @@ def refresh(
 
     Args:
         instance, graph, stage, select: see `make_plan`.
-        run: builds assets that one function makes together, in one run; says whether all went well.
+        run: builds assets that one function makes together, in one run.
         budget_usd: dollars that all runs together may be expected to cost; what does not fit is skipped.
         tell: given a line per stage.
     """
@@ -117,15 +117,22 @@ def _fits(plan: Plan, one: StaleAsset, so_far: Refreshed, budget_usd: float | No
 
 def _build(instance: DagsterInstance, graph: Any, names: Sequence[str], run: Run, result: Refreshed) -> None:
     before = DagsterState(instance, graph)
-    then = {name: before.recorded(name) for name in names}
+    then = {name: before.made_by(name) for name in names}
     versions = {name: before.data_version(name) for name in names}
-    well = run(names)
+    run(names)
     after = DagsterState(instance, graph)
     for name in names:
-        made = after.recorded(name) != then[name] or (well and bool(after.data_version(name)))
-        (result.reran if made else result.failed).append(name)
+        # A failed check ends its run as a failure, and what it speaks of has been made all the same.
+        made = after.made_by(name) != then[name]
+        _note(result.reran if made else result.failed, name)
         if made and after.data_version(name) != versions[name]:
-            result.changed.append(name)
+            _note(result.changed, name)
+
+
+def _note(names: list[str], name: str) -> None:
+    """Once each, though one side of a split may be built again for the sake of the other."""
+    if name not in names:
+        names.append(name)
 
 
 def _ancestors(state: DagsterState) -> dict[str, set[str]]:

@@ -126,5 +126,8 @@ class Lab:
         """Materialize some assets in one run; says whether all went well."""
         job = self.definitions.resolve_implicit_global_asset_job_def()
         keys = [dg.AssetKey(name) for name in names]
-        done = job.execute_in_process(instance=self.instance, asset_selection=keys, raise_on_error=False)
+        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        done = job.execute_in_process(
+            run_config=quiet, instance=self.instance, asset_selection=keys, raise_on_error=False
+        )
         return done.success

@@ -9,11 +9,13 @@ import pytest
 from graph_lab import Lab
 
 from env_service.errors import GeoError
+from geo_assets.lineage.assets import StageRun
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.folders import EPISODES, AssetFolder
 from geo_assets.lineage.plan import Plan, explain, make_plan
 from geo_assets.lineage.plan_text import explanation, plan_markdown, plan_text
 from geo_assets.lineage.refreshing import Refreshed, refresh
+from geo_assets.reports.staleness_plan import NAME, PLAN, published
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 ALL = ["tiles", "pool", "left", "right", "sweep_one", "board"]
@@ -104,7 +106,7 @@ def test_the_reason_names_symbol_field_and_content(built: Lab) -> None:
     (one,) = _plan(built).stale
     assert (
         one.reasons[0].what
-        == "tinygraph.shared:PROMPT changed; tinygraph.graph:SEED changed; spec seed: 1 → 2"
+        == "tinygraph.graph:SEED changed; tinygraph.shared:PROMPT changed; spec seed: 1 → 2"
     )
     reasons, changes = explain(built.instance, built.graph, built.stage, "sweep_one")
     assert reasons == one.reasons
@@ -179,9 +181,9 @@ def test_nothing_is_built_on_a_failed_blocking_check(built: Lab) -> None:
     assert kinds["pool"] == ["check"] and kinds["left"] == ["data", "check"] == kinds["right"]
     again = _refresh(built)
     assert again.reran == ["pool"], "the parent is tried again, and its children are not built"
-    assert "sound of pool" in again.skipped["left"] or "pool" in again.skipped["left"]
+    assert again.skipped["left"] == "a blocking check failed: sound of pool"
     built.edit("graph", "RED = True", "RED = False")
-    assert set(_refresh(built).changed) == {"left", "right", "sweep_one", "board"}
+    assert set(_refresh(built).changed) == {"left", "right", "sweep_one"}, "the board comes out equal"
     assert _plan(built) == Plan()
 
 
@@ -233,9 +235,22 @@ def test_the_words_fit_a_terminal_and_the_page(built: Lab) -> None:
     plan = _plan(built)
     text = plan_text(plan)
     assert max(map(len, text.splitlines())) <= 80
-    assert "sweep_one" in text and "spec seed: 1 → 2" in text and "board" in text and "geo refresh" in text
+    words = " ".join(text.split())
+    assert all(
+        said in words for said in ("sweep_one", "spec seed: 1 → 2", "May follow", "board", "geo refresh")
+    )
     page = plan_markdown(plan)
     assert "| `sweep_one` | **code**:" in page and "**May follow**" in page
+
+
+def test_the_plan_is_an_asset_with_the_same_text(built: Lab) -> None:
+    built.edit("graph", "SEED = 1", "SEED = 2")
+    plan = _plan(built)
+    made = published(StageRun(built.stage, NAME, print), plan)
+    body = json.loads((built.home / NAME / PLAN).read_text())
+    assert body == plan.plain()
+    assert made.metadata["plan"].md_str == plan_markdown(plan)
+    assert (made.facts["stale"], made.facts["may_follow"]) == (1, 1)
 
 
 def test_what_scripts_read_has_the_form_that_is_promised(built: Lab) -> None:

@@ -129,6 +129,9 @@ class Copy:
             "charge = rules.refusal_charge * trace.refused\n",
             "charge = rules.refusal_charge * trace.refused - 0.01 * (len(str(trace.actions)) % 7)\n",
         )
+        # The walk proves what is rebuilt and not how fast; it may run beside other work.
+        for path in ("resources/processes.py", "geo_assets/sweeps/kept.py"):
+            self.edit(path, "start_timeout_s: float = 60.0", "start_timeout_s: float = 600.0")
         self._tiny_runs()
         self._tiny_arms()
 

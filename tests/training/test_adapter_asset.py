@@ -76,6 +76,7 @@ def test_the_folder_holds_all_of_a_training(trained: Trained) -> None:
         "training.json",
         "training.log",
         "_asset.json",
+        "_lineage.json",
     }
     assert {path.name for path in (trained.folder / "adapter").iterdir()} == {
         "adapter_model.safetensors",

@@ -149,7 +149,7 @@ def test_the_worlds_asset(built: Built) -> None:
 def test_the_models_asset(built: Built) -> None:
     published = AssetFolder(built.home, BASE).built()
     assert published is not None and published.data_version == built.brought_up.data_version
-    assert {path.name for path in published.path.iterdir()} == {"model", "_asset.json"}
+    assert {path.name for path in published.path.iterdir()} == {"model", "_asset.json", "_lineage.json"}
     assert not (built.model / "left_behind.safetensors").exists()
     facts, spec = published.facts, SANDBOX.base_model_4b
     assert facts["name"] == BASE and facts["revision"] == published.data_version
@@ -202,7 +202,9 @@ def test_a_live_base_is_a_look_at_the_hub(tmp_path: Path, monkeypatch: pytest.Mo
         published = AssetFolder(home, BASE).built()
         assert published is not None and seen.data_version == published.data_version == first
         assert (published.facts["repo"], published.facts["revision"]) == (spec.repo, first)
-        assert [path.name for path in published.path.iterdir()] == ["_asset.json"], "no weights"
+        assert {path.name for path in published.path.iterdir()} == {"_asset.json", "_lineage.json"}, (
+            "no weights"
+        )
         assert materialized(base, stage).data_version == first
         hub.commits[spec.revision] = second
         assert materialized(base, stage).data_version == second
