@@ -20,13 +20,13 @@ from geo_assets.sweeps.factory import facts_of, sweep_version
 from geo_assets.sweeps.names import folder_name
 from geo_assets.sweeps.outcomes import write_outcomes
 from geo_assets.sweeps.serving import policy_options, served_environment
-from geo_assets.sweeps.version import POLICY_SERVER
+from geo_assets.sweeps.version import POLICY_SERVER, episodes_version
 from resources.processes import ServerProcess
 
-TASKS, PASSES = 4, 2
+TASKS, PASSES = 3, 2
 ARMS = ("noisy_oracle", "best_fixed_point", "never_guesses")
-FAR = [[5000.0, None], [9000.0, 9000.0], [700.0, 700.0], [300.0, 1200.0]]
-NEAR = [[10.0, 30.0], [100.0, 300.0], [50.0, 900.0], [20.0, 40.0]]
+FAR = [[5000.0, None], [9000.0, 9000.0], [700.0, 700.0]]
+NEAR = [[10.0, 30.0], [100.0, 300.0], [50.0, 900.0]]
 STEPS = 12
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
@@ -90,6 +90,15 @@ def sweep_into(lab: Lab, slug: str) -> None:
     swept = lab.sweep(arm, folder.path)
     write_outcomes(folder.path, swept.records)
     folder.publish(sweep_version(arm, swept), facts_of(arm, swept, TASKS, "lab-1", "harness-1"))
+
+
+def publish_unscored(home: Path, slug: str) -> None:
+    """A sweep of which no episode could be scored."""
+    folder = AssetFolder(home, folder_name(slug))
+    folder.file("episodes.jsonl").write_bytes(b"")
+    missing = [(sample, task) for sample in range(PASSES) for task in range(TASKS)]
+    facts = {"tasks": TASKS, "k": PASSES, "environment_version": "lab-1", "harness_version": "h"}
+    folder.publish(episodes_version([], missing, PASSES), facts)
 
 
 def train(home: Path) -> None:

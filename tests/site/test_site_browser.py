@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from site_lab import TASKS, Built
+from site_lab import PASSES, TASKS, Built
 
 from env_service.scoring import board_reward, flat_distance_km, game_reward
 from geo_assets.reports.site.world_map import pixels
 
-DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 900}
 CONTRAST = """() => {
   const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => {
@@ -170,9 +170,9 @@ def test_the_scripts_formulas_are_pythons(desk: Opened) -> None:
 
 def test_the_map_filters_by_arm_task_and_distance(desk: Opened) -> None:
     page = desk.page
-    assert desk.words("map-said").startswith("8 guesses shown.")
+    assert desk.words("map-said").startswith(f"{TASKS * PASSES} guesses shown.")
     page.select_option("#map-arm", label="Never guesses")
-    assert desk.words("map-said").startswith("0 guesses shown, 8 episodes without one.")
+    assert desk.words("map-said").startswith(f"0 guesses shown, {TASKS * PASSES} episodes without one.")
     page.select_option("#map-arm", label="All arms")
     everything = int(desk.words("map-said").split()[0])
     page.locator("#map-bands button", has_text="wrong part of the world").click()
@@ -228,23 +228,24 @@ def test_without_a_script_tables_and_all_steps_are_there(browser: Any, built: Bu
     opened.context.close()
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1100, 1920])
-def test_no_screen_is_too_narrow_or_too_wide(browser: Any, built: Built, width: int) -> None:
-    opened = Opened(browser, built, viewport={"width": width, "height": 800})
-    surplus = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert opened.page.evaluate(surplus) == 0
-    narrow = opened.page.locator(".chart.narrow:visible").count()
-    assert (narrow > 0) == (width <= 640)
-    opened.context.close()
+def test_no_screen_is_too_narrow_or_too_wide(desk: Opened) -> None:
+    page = desk.page
+    for width in (320, 390, 768, 1100, 1920):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        narrow = page.locator(".chart.narrow:visible").count()
+        assert (narrow > 0) == (width <= 640)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_their_ground(browser: Any, built: Built, scheme: str) -> None:
-    opened = Opened(browser, built, color_scheme=scheme)
-    found = opened.page.evaluate(CONTRAST)
-    assert len(found) > 300
-    assert [one for one in found if one[0] < 4.5] == []
-    opened.context.close()
+def test_words_stand_out_from_their_ground_in_light_and_dark(desk: Opened) -> None:
+    grounds = set()
+    for scheme in ("light", "dark"):
+        desk.page.emulate_media(color_scheme=scheme)
+        found = desk.page.evaluate(CONTRAST)
+        assert len(found) > 250
+        assert [one for one in found if one[0] < 4.5] == []
+        grounds.add(desk.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(grounds) == 2
 
 
 def test_structure_that_a_screen_reader_needs(desk: Opened) -> None:
@@ -261,12 +262,10 @@ def test_structure_that_a_screen_reader_needs(desk: Opened) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-
-
-def test_still_for_those_who_ask_for_it(browser: Any, built: Built) -> None:
-    opened = Opened(browser, built, reduced_motion="reduce")
-    assert opened.page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
-    opened.context.close()
+    still = "getComputedStyle(document.documentElement).scrollBehavior"
+    assert page.evaluate(still) == "smooth"
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(still) == "auto"
 
 
 def test_on_paper_every_episode_stands_whole(desk: Opened) -> None:
@@ -283,10 +282,10 @@ def test_on_paper_every_episode_stands_whole(desk: Opened) -> None:
     page.emulate_media(media="screen")
 
 
-def test_an_episode_has_an_address(browser: Any, built: Built) -> None:
-    opened = Opened(browser, built)
-    key = opened.page.locator(".episode").last.get_attribute("id")
-    opened.page.goto(f"{built.url}#{key}")
-    opened.page.reload()
-    assert opened.page.locator(".episode:visible").get_attribute("id") == key
-    opened.context.close()
+def test_an_episode_has_an_address(desk: Opened) -> None:
+    key = desk.page.locator(".episode").last.get_attribute("id")
+    desk.page.evaluate("key => { location.hash = key; }", key)
+    desk.page.wait_for_function("key => !document.getElementById(key).hidden", arg=key)
+    assert desk.page.locator(".episode:visible").get_attribute("id") == key
+    desk.page.reload()
+    assert desk.page.locator(".episode:visible").get_attribute("id") == key

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 from reports_lab import three_arms
-from site_lab import ARMS, EVIL, PASSES, TASKS, Built, adapters, build_site_in
+from site_lab import ARMS, EVIL, PASSES, TASKS, Built, adapters, build_site_in, publish_unscored
 from sweeps_lab import lab_run, lab_stage
 
 from env_service.canonical import sha256_file
-from geo_assets.definitions import build_definitions
+from geo_assets.config.settings import load_settings, stage_specs
+from geo_assets.lineage.assets import Stage
 from geo_assets.lineage.folders import AssetFolder, MissingUpstream
-from geo_assets.reports.board_table import make_board
-from geo_assets.reports.paired_gains import make_gains
-from geo_assets.reports.report_site import MAX_BYTES, make_site
+from geo_assets.reports.board_table import board_table_asset, make_board
+from geo_assets.reports.paired_gains import make_gains, paired_gains_asset
+from geo_assets.reports.report_site import MAX_BYTES, make_site, report_site_asset
 from geo_assets.reports.site.collect import collect, record_of
 from geo_assets.reports.site.frames import Shelf, frames_of
 from geo_assets.reports.site.pages import outside_references, sources_version
@@ -120,10 +121,10 @@ def test_map_data_hold_every_guess(built: Built) -> None:
 
 def test_episodes_of_another_environment_lose_their_pictures_and_keep_their_words(built: Built) -> None:
     run = adapters()[0]
-    section = built.page.split(f'data-arm="{run.slug}/{run.adapter.slug}"')[1].split("</section>")[0]
+    section = built.page.split(f'data-arm="{run.slug}/{run.adapter.slug}"', 1)[1].split("</section>")[0]
     assert "does not replay" in section
     assert "<h4>The answer" in section
-    played = built.page.split('data-arm="noisy_oracle"')[1].split("</section>")[0]
+    played = built.page.split('data-arm="noisy_oracle"', 1)[1].split("</section>")[0]
     assert "does not replay" not in played
 
 
@@ -144,14 +145,12 @@ def test_a_picture_of_another_hash_is_not_shown(built: Built) -> None:
 
 @pytest.fixture(scope="module")
 def bare(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The same sweeps in a home without adapters, learning and further reports; one sweep is not complete."""
+    """A home without adapters, learning and further reports, whose sweeps have no scored episode."""
     home = tmp_path_factory.mktemp("bare")
-    for name in ("eval_environment", "sweeps"):
-        (home / name).parent.mkdir(exist_ok=True)
-        copy(built.home / name, home / name)
+    copy(built.home / "eval_environment", home / "eval_environment")
+    for slug in ARMS:
+        publish_unscored(home, slug)
     board, gains = lab_run(home, "board_table"), lab_run(home, "paired_gains")
-    torn = home / "sweeps/best_fixed_point/episodes.jsonl"
-    torn.write_bytes(torn.read_bytes()[:-20])
     make_board(board, three_arms())
     make_gains(gains, three_arms())
     for run in (board, gains):
@@ -170,10 +169,12 @@ def copy(source: Path, target: Path) -> None:
 
 def test_what_a_profile_does_not_have_is_left_out(bare: Built) -> None:
     page = bare.page
-    for ident in ("training", "learning", "slice_table"):
+    for ident in ("training", "learning", "slice_table", "episodes"):
         assert f'id="{ident}"' not in page
         assert f'href="#{ident}"' not in page
-    assert "incomplete: 7 of 8 episodes" in page
+    assert f"incomplete: 0 of {TASKS * PASSES} episodes" in page
+    assert "No pair can be compared yet." in page
+    assert "No arm has finished its sweep yet" in page
     assert all(check.passed for check in bare.made.checks)
     for link in re.findall(r'href="#([\w-]+)"', page):
         assert f'id="{link}"' in page
@@ -185,17 +186,15 @@ def test_nothing_to_build_from_names_the_missing_parent(tmp_path: Path) -> None:
 
 
 def test_its_parents_are_all_reports_sweeps_and_adapters(tmp_path: Path) -> None:
-    definitions = build_definitions(lab_stage(tmp_path))
-    graph = definitions.resolve_asset_graph()
-    node = next(graph.get(key) for key in graph.get_all_asset_keys() if key.to_user_string() == "report_site")
-    parents = {key.to_user_string() for key in node.parent_keys}
-    reports = {
-        key.to_user_string()
-        for key in graph.get_all_asset_keys()
-        if graph.get(key).group_name == "reports" and key.to_user_string() != "report_site"
-    }
-    assert {"board_table", "paired_gains", "learning_controls"} <= reports & parents
-    assert {"eval_environment", "sweep_noisy_oracle", "adapter_run3", "sweep_adapter_run3"} <= parents
+    stage = lab_stage(tmp_path)
+    asset = report_site_asset(stage, [board_table_asset(stage), paired_gains_asset(stage)])
+    assert asset.deps[:2] == ("board_table", "paired_gains")
+    assert {"eval_environment", "sweep_noisy_oracle", "adapter_run3", "sweep_adapter_run3"} <= set(asset.deps)
+    assert asset.group == "reports"
+    recorded = Stage(
+        load_settings({"GEO_PROFILE": "recorded", "GEO_HOME": str(tmp_path)}), stage_specs("recorded")
+    )
+    assert not [name for name in report_site_asset(recorded, []).deps if "adapter" in name]
 
 
 def test_a_changed_template_is_another_code_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

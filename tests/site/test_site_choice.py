@@ -31,7 +31,17 @@ def arm(slug: str, km: list[float | None], **columns: list[Any]) -> ArmData:
         "turns": [1] * count,
     }
     arrays = {name: np.array(values) for name, values in (plain | columns).items()}
-    return ArmData(lab_arm(slug, k=1), count, 1, True, "e", "h", "p", "s", arrays)
+    return ArmData(
+        spec=lab_arm(slug, k=1),
+        tasks=count,
+        k=1,
+        complete=True,
+        environment_version="e",
+        harness_version="h",
+        prompt_version="p",
+        sweep_version="s",
+        columns=arrays,
+    )
 
 
 def test_every_arm_shows_the_place_that_divides_them_then_its_own_best_and_worst() -> None:

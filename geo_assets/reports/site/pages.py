@@ -53,7 +53,7 @@ REFERENCE = re.compile(r"""(?:src|srcset|href)\s*=\s*["']([^"'#][^"']*)["']""")
 
 def sources_version() -> str:
     """Hash of templates, styles and scripts, which no import leads to."""
-    files = sorted(path for folder in (TEMPLATES, STATIC) for path in folder.iterdir() if path.is_file())
+    files = [path for folder in (TEMPLATES, STATIC) for path in sorted(folder.iterdir()) if path.is_file()]
     return sha256_hex(canonical_json([[path.name, sha256_file(path)] for path in files]))
 
 
