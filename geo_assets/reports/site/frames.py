@@ -24,7 +24,8 @@ FOLDER = "frames"
 VIEW_PX, MAP_PX = 512, 480
 NAME_DIGITS = 20
 ROOM = 1.45
-NEAREST_SPAN_DEG, FARTHEST_SPAN_DEG, ALONE_SPAN_DEG = 0.05, 180.0, 50.0
+NEAREST_SPAN_DEG, FARTHEST_SPAN_DEG, ALONE_SPAN_DEG = 0.5, 180.0, 50.0
+"""Half a degree shows the towns around a guess that hit; nearer there is nothing to see."""
 
 Replay = Callable[[EpisodeRecord], tuple[Step, ...]]
 

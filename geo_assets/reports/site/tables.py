@@ -147,7 +147,7 @@ def _texts(columns: int, rows: Sequence[Sequence[str]]) -> frozenset[int]:
     found = {0}
     for at in range(1, columns):
         cells = [row[at] for row in rows if at < len(row) and row[at] != "–"]
-        if cells and sum(not re.match(r"^[−+-]?[\d.,]+", words) for words in cells) * 2 > len(cells):
+        if cells and sum(not re.match(r"^(< )?[−+-]?[\d.,]+", words) for words in cells) * 2 > len(cells):
             found.add(at)
     return frozenset(found)
 
