@@ -64,10 +64,7 @@ def report_site_asset(stage: Stage, reports: Sequence[GeoAsset]) -> GeoAsset:
         name=NAME,
         group="reports",
         deps=[*names, *board_assets(boards), *trained, ENVIRONMENT],
-        spec=lambda specs: [
-            [board.spec.model_dump(mode="json"), board.sweep, [[arm.slug, arm.label] for arm in board.arms]]
-            for board in boards
-        ],
+        spec=lambda specs: boards_value(boards),
         extra=lambda stage: sources_version(),
         kinds={"html"},
         checks=[
