@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sweeps_lab import lab_arm
 
@@ -76,6 +76,7 @@ LAT, LON = st.floats(-85, 85), st.floats(-180, 180)
 
 
 @settings(max_examples=200, deadline=None)
+@example(82.0, 123.0, 85.0, 0.0)
 @given(LAT, LON, LAT, LON)
 def test_a_reveal_map_holds_guess_and_truth(lat1: float, lon1: float, lat2: float, lon2: float) -> None:
     lat, lon, span = window(lat1, lon1, lat2, lon2)

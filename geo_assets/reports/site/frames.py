@@ -23,7 +23,7 @@ from geo_assets.sweeps.replay import ReplayDiffers, Step
 FOLDER = "frames"
 VIEW_PX, MAP_PX = 512, 480
 NAME_DIGITS = 20
-ROOM = 1.45
+ROOM, SETTLED = 1.45, 60
 NEAREST_SPAN_DEG, FARTHEST_SPAN_DEG, ALONE_SPAN_DEG = 0.5, 180.0, 50.0
 """Half a degree shows the towns around a guess that hit; nearer there is nothing to see."""
 
@@ -120,7 +120,7 @@ def window(lat1: float, lon1: float, lat2: float, lon2: float) -> tuple[float, f
     """Middle and span in degrees of a square map, true to scale at its middle, that holds both positions."""
     lat, turn = (lat1 + lat2) / 2, wrap_longitude(lon2 - lon1)
     high, span = abs(lat2 - lat1), NEAREST_SPAN_DEG
-    for _ in range(4):  # the middle moves away from a pole as the span grows, and widens the degrees
+    for _ in range(SETTLED):  # the middle moves off a pole as the span grows, and degrees widen there
         room = max(0.0, 90.0 - span / 2)
         wide = abs(turn) * float(np.cos(np.radians(max(-room, min(room, lat)))))
         span = min(FARTHEST_SPAN_DEG, max(NEAREST_SPAN_DEG, ROOM * max(high, wide)))
