@@ -42,7 +42,13 @@ from geo_assets.sweeps.served_models import Opening, ServedModels, WrongBaseServ
 from geo_assets.sweeps.serving import served_environment
 from geo_assets.sweeps.sight import Sight, pictures_change_replies
 from geo_assets.sweeps.store import SweepStore
-from geo_assets.sweeps.version import harness_version
+from geo_assets.sweeps.version import (
+    APART,
+    harness_version,
+    protocol_code,
+    protocol_version,
+    sweep_inputs,
+)
 from resources.endpoints import ChatEndpoint
 
 OPENINGS = 4
@@ -67,7 +73,9 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         group="sweeps",
         deps=[ENVIRONMENT, sweep.run.base, sweep.slug],
         spec=lambda specs: {"arms": [arm.identity() for arm in sweep.arms], "k": PASSES},
-        runs=_server_modules(sweep),
+        runs=[*_server_modules(sweep), *protocol_code(sweep.base)],
+        inputs=sweep_inputs(sweep.base),
+        apart=APART,
         kinds={"json", "parquet"},
         folders={name: folder_name(sweep.slug)},
         descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},
@@ -141,6 +149,7 @@ def arm_identities(
             "environment": environment.data_version,
             "arm": arm.identity(),
             "harness": harness,
+            "protocol": protocol_version(arm),
             "model": models[arm.slug],
         }
         for arm in sweep.arms

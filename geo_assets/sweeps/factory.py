@@ -28,7 +28,16 @@ from geo_assets.sweeps.replay import replay
 from geo_assets.sweeps.serving import served_environment, served_model
 from geo_assets.sweeps.spending import read_calls
 from geo_assets.sweeps.store import SweepStore
-from geo_assets.sweeps.version import episodes_version, harness_version, model_version, served_modules
+from geo_assets.sweeps.version import (
+    APART,
+    episodes_version,
+    harness_version,
+    model_version,
+    protocol_code,
+    protocol_version,
+    served_modules,
+    sweep_inputs,
+)
 
 ENVIRONMENT = "eval_environment"
 CONFIG = "config.json"
@@ -56,7 +65,9 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         group="sweeps",
         deps=[ENVIRONMENT],
         spec=lambda specs: {"arm": arm.identity(), "k": arm.k},
-        runs=served_modules(arm),
+        runs=[*served_modules(arm), *protocol_code(arm)],
+        inputs=sweep_inputs(arm),
+        apart=APART,
         kinds={"json", "parquet"},
         folders={name: folder_name(arm.slug)},
         descriptions={name: description},
@@ -94,6 +105,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         "environment": environment.data_version,
         "arm": arm.identity(),
         "harness": harness,
+        "protocol": protocol_version(arm),
         "model": model_version(arm),
     }
     folder = run.folder(folder_name(arm.slug)).path

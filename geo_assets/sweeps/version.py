@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 
 from geo_assets.config.arms import ArmSpec
+from geo_assets.config.settings import REPOSITORY
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.versions import content_version
 from geo_assets.sweeps.records import EpisodeRecord
@@ -14,12 +15,39 @@ HARNESS = (
     "resources.endpoints:ChatEndpoint",
 )
 """The endpoint is handed to the harness by whoever starts it."""
+APART = ("geo_assets.sweeps.protocols:PLAYS", "env_service.scoring:BOARD_V1")
+"""Not followed: an arm's own protocol enters by name, and the reporting curve is of tables alone. Here
+it only checks what an environment says that it paid."""
+PROMPTS = "geo_assets/sweeps/prompts"
+SWATCH = "swatch"
 POLICY_SERVER = "resources.sandbox.policy_server"
 
 
 def harness_version() -> str:
     """Version of the code that plays, the same for every arm; reports and policies are no part of it."""
-    return code_version(HARNESS)
+    return code_version(HARNESS, inputs=prompt_files(SWATCH), apart=APART)
+
+
+def protocol_code(arm: ArmSpec) -> tuple[str, ...]:
+    """What plays an episode under the arm's protocol; those of other arms are no part of its version."""
+    return (f"geo_assets.sweeps.protocol_{arm.protocol}:play",)
+
+
+def prompt_files(*names: str) -> tuple[str, ...]:
+    """The files with the words of some prompts, as inputs of a code version."""
+    folders = [REPOSITORY / PROMPTS / name for name in names]
+    files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
+    return tuple(str(path.relative_to(REPOSITORY)) for path in files if "__pycache__" not in path.parts)
+
+
+def sweep_inputs(arm: ArmSpec) -> tuple[str, ...]:
+    """The files that an arm's sweep reads: the words of its protocol, and of the test of sight."""
+    return prompt_files(arm.protocol, SWATCH)
+
+
+def protocol_version(arm: ArmSpec) -> str:
+    """Version of how and with what words the arm is asked."""
+    return code_version(protocol_code(arm), inputs=prompt_files(arm.protocol), apart=APART)
 
 
 def served_modules(arm: ArmSpec) -> tuple[str, ...]:
