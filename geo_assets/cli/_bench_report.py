@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from env_service.errors import GeoError
+from geo_assets.cli._bench_rows import Pair
 
 EPISODES, TASKS, K = 13_589, 200, 4
 TURNS, WORDS_PER_TURN = 12, 1400
 GOAL = 100.0
-Row = tuple[Callable[[], Any], Callable[[], Any], int, str, float]
 
 
-def _board() -> Row:
+def _board() -> Pair:
     from geo_assets.reports._episode_arms import find_arms
     from geo_assets.reports.episode_report import arm_rows
 
@@ -29,7 +29,6 @@ def _board() -> Row:
     write_episodes(folder, EPISODES, WORDS_PER_TURN)
 
     def ours() -> list[dict[str, Any]]:
-        assert kept.name  # the folder lives as long as this function does
         return arm_rows(find_arms([folder])[0])
 
     def plain() -> list[dict[str, Any]]:
@@ -38,10 +37,11 @@ def _board() -> Row:
     made = ours()  # from the lines: there are no tables yet
     if not made == ours() == plain():
         raise GeoError("The board from the tables differs from the board from the JSON lines")
-    return plain, ours, 30, "json.loads of every line, then the same figures", GOAL
+    reference = "json.loads of every line, then the same figures"
+    return Pair(plain, ours, 30, reference, GOAL, close=kept.cleanup)
 
 
-ROWS: dict[str, Callable[[], Row]] = {"board of 13,589 episodes": _board}
+ROWS: dict[str, Callable[[], Pair]] = {"board of 13,589 episodes": _board}
 
 
 def write_episodes(folder: Path, episodes: int, words: int, tasks: int = TASKS, k: int = K) -> None:
