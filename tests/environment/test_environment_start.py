@@ -160,7 +160,7 @@ def test_sigterm_answers_what_is_in_flight_and_refuses_what_is_new(world: World,
             with server.connect() as late:
                 assert json.loads(late.recv(10))["data"]["code"] == "SHUTTING_DOWN"
             assert json.loads(busy.recv(10))["data"]["observation"]["feedback"] == "awake"
-        assert server.process.wait(10) == 0
+        assert server.process.wait(60) == 0
         assert "Traceback" not in server.log.read_text()
 
 
