@@ -33,6 +33,7 @@ from geo_assets.sweeps.factory import sweep_assets
 from geo_assets.training.base_models import base_model_assets
 from geo_assets.training.run_factory import adapter_assets
 from geo_assets.training.warm_start_world import warm_start_world
+from sensors.automation import automations
 
 WHOLE_GRAPH = "whole_graph"
 
@@ -83,9 +84,15 @@ def build_definitions(stage: Stage) -> dg.Definitions:
             lambda: build_definitions(stage).resolve_job_def(WHOLE_GRAPH).asset_layer.asset_graph,
         )
     )
+    automatic = automations(stage)
     return dg.Definitions(
         assets=[asset.definition(stage) for asset in declared],
-        jobs=[dg.define_asset_job(WHOLE_GRAPH, description="Every asset; `geo build` runs a part of it.")],
+        jobs=[
+            dg.define_asset_job(WHOLE_GRAPH, description="Every asset; `geo build` runs a part of it."),
+            *automatic.jobs,
+        ],
+        sensors=automatic.sensors,
+        schedules=automatic.schedules,
         executor=dg.multiprocess_executor.configured(
             {
                 "max_concurrent": max(2, os.cpu_count() or 2),

@@ -28,6 +28,7 @@ def _options(
 
 def _register() -> None:
     # Each command's module is light; what it needs is imported when it runs.
+    from geo_assets.cli.approve import approve
     from geo_assets.cli.bench import bench
     from geo_assets.cli.build import build
     from geo_assets.cli.doctor import doctor
@@ -48,6 +49,7 @@ def _register() -> None:
         build,
         stale,
         refresh,
+        approve,
         doctor,
         serve,
         play,

@@ -1,0 +1,171 @@
+"""The resweep sensor, called directly: what it launches, what it skips and why, and what the money allows."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from sensors_lab import BUILT_USD, SWEEPS, Automated, asked, reasons
+
+from geo_assets.config.settings import load_settings, stage_specs
+from geo_assets.definitions import build_definitions
+from geo_assets.lineage.assets import Stage
+from sensors.resweep import resweep_sensor
+
+Budget = Callable[..., None]
+
+
+def test_what_is_fresh_is_left_alone(lab: Automated, budget: Budget) -> None:
+    budget(5, 100, 100)
+    result = lab.tick(resweep_sensor(lab.stage))
+    assert not result.run_requests
+    assert result.skip_reason == "Nothing that this sensor looks after is stale." or (
+        result.skip_reason is not None and "Nothing" in str(result.skip_reason)
+    )
+
+
+def test_two_of_three_fit_and_the_third_is_skipped_with_its_price(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(2.5, BUILT_USD + 5.0, 1000)
+    lab.seed(2)
+    result = lab.tick(sensor)
+    assert asked(result) == ["sweep_a", "sweep_b"]
+    assert reasons(result) == {"sweep_c": "it costs $2.50, and $0.00 are left this day"}
+    (event,) = result.asset_events
+    assert isinstance(event, dg.AssetObservation)
+    assert event.metadata["price_usd"].value == 2.5 and "$0.00 are left" in str(event.description)
+    assert "usd" not in event.metadata, "what was not spent must not count as spent"
+    assert all(lab.launch(result.run_requests or ()))
+    again = lab.tick(sensor, result.cursor)
+    assert asked(again) == [] and list(reasons(again)) == ["sweep_c"]
+    assert "$2.50" in str(again.skip_reason) and not again.asset_events, "told once"
+    budget(2.5, BUILT_USD + 7.5, 1000)
+    raised = lab.tick(sensor, again.cursor)
+    assert asked(raised) == ["sweep_c"] and all(lab.launch(raised.run_requests or ()))
+    table = lab.tick(sensor, raised.cursor)
+    assert asked(table) == ["board"] and all(lab.launch(table.run_requests or ()))
+    assert asked(lab.tick(sensor)) == [] and reasons(lab.tick(sensor)) == {}
+
+
+@pytest.mark.parametrize(
+    ("limits", "window"),
+    [((2.0, 1000, 1000), "$2.00 are left per run"), ((9, 1000, BUILT_USD), "$0.00 are left this month")],
+)
+def test_every_window_counts(
+    lab: Automated, budget: Budget, limits: tuple[float, float, float], window: str
+) -> None:
+    budget(*limits)
+    lab.seed(2)
+    result = lab.tick(resweep_sensor(lab.stage))
+    assert asked(result) == [] and set(reasons(result)) == {*SWEEPS}
+    assert all(reason.endswith(window) for reason in reasons(result).values())
+
+
+def test_what_failed_is_not_tried_again_until_something_changed(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, 1000, 1000)
+    lab.seed(2)
+    lab.edit("graph", "FAILING = ()", 'FAILING = ("a",)')
+    first = lab.tick(sensor)
+    assert asked(first) == [*SWEEPS]
+    assert lab.launch(first.run_requests or ()) == [False, True, True]
+    again = lab.tick(sensor)
+    assert asked(again) == [] and reasons(again)["sweep_a"].endswith("failed, and nothing has changed since")
+    assert "board" not in reasons(again) or "sweep_a" in reasons(again)["board"]
+    # Neither more money nor the passing of time is a change; other code is.
+    budget(50, 5000, 5000)
+    assert asked(lab.tick(sensor)) == []
+    lab.edit("graph", 'FAILING = ("a",)', "FAILING = ()")
+    mended = lab.tick(sensor)
+    assert asked(mended) == ["sweep_a"] and lab.launch(mended.run_requests or ()) == [True]
+
+
+def test_a_red_sweep_is_not_tried_again_either(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, 1000, 1000)
+    lab.edit("graph", "RED = ()", 'RED = ("a",)')
+    lab.edit("graph", "SEED = 1", "SEED = 2")
+    lab.launch(lab.tick(sensor).run_requests or ())
+    after = lab.tick(sensor)
+    assert asked(after) == []
+    assert reasons(after)["sweep_a"] == "its blocking check alive failed, and nothing has changed since"
+
+
+def test_a_red_parent_check_stops_the_launch_and_is_named(lab: Automated, budget: Budget) -> None:
+    budget(5, 1000, 1000)
+    lab.edit("graph", "SOUND = True", "SOUND = False")
+    lab.run(["eval_environment"])
+    lab.seed(2)
+    result = lab.tick(resweep_sensor(lab.stage))
+    assert asked(result) == []
+    assert {reasons(result)[name] for name in SWEEPS} == {
+        "the blocking check sound of eval_environment failed"
+    }
+
+
+def test_a_stale_parent_is_waited_for(lab: Automated, budget: Budget) -> None:
+    budget(5, 1000, 1000)
+    lab.edit("graph", 'WORLD = "round"', 'WORLD = "flat"')
+    lab.seed(2)
+    result = lab.tick(resweep_sensor(lab.stage))
+    assert asked(result) == []
+    assert all(
+        reasons(result)[name].startswith("eval_environment, which it is made from, is stale: ")
+        for name in SWEEPS
+    )
+
+
+def test_going_back_to_an_earlier_spec_is_another_attempt(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, 1000, 1000)
+    keys = []
+    for seed in (2, 1, 2):
+        lab.seed(seed)
+        result = lab.tick(sensor)
+        assert asked(result) == [*SWEEPS]
+        keys += [str(request.run_key) for request in result.run_requests or ()]
+        assert all(lab.launch(result.run_requests or ()))
+    assert len(set(keys)) == 9, "Dagster launches a key once for ever"
+
+
+def test_a_run_in_progress_is_not_doubled_and_its_price_is_set_aside(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, BUILT_USD + 5.0, 1000)
+    lab.seed(2)
+    (request, *_) = lab.tick(sensor).run_requests or ()
+    job = lab.definitions.resolve_implicit_global_asset_job_def()
+    lab.instance.create_run_for_job(
+        job, tags=dict(request.tags), asset_selection=frozenset(request.asset_selection or ())
+    )
+    result = lab.tick(sensor)
+    assert asked(result) == ["sweep_b"]
+    assert reasons(result)["sweep_a"] == "a run in progress builds it"
+    assert reasons(result)["sweep_c"] == "it costs $2.50, and $0.00 are left this day"
+
+
+def test_a_broken_budget_and_a_missing_home_are_said_and_nothing_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "nowhere"
+    stage = Stage(
+        load_settings({"GEO_PROFILE": "sandbox", "GEO_HOME": str(home)}), stage_specs("sandbox")
+    )  # fmt: skip
+    definitions = build_definitions(stage)
+    sensor = definitions.resolve_sensor_def("resweep_sensor")
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(
+            instance=instance, repository_def=definitions.get_repository_def()
+        )  # fmt: skip
+        result = sensor(context)
+        assert isinstance(result, dg.SensorResult) and not result.run_requests
+        told = json.loads(result.cursor or "{}")
+        assert told["sweep_noisy_oracle"].endswith("is stale: it has never been built")
+        assert "staleness_plan" not in told
+        broken = tmp_path / "broken.yaml"
+        broken.write_text("budgets:\n  sandbox: {per_run_usd: -1, per_day_usd: 1, per_month_usd: 1}\n")
+        monkeypatch.setenv("GEO_BUDGET", str(broken))
+        skipped = sensor(context)
+        assert isinstance(skipped, dg.SkipReason)
+        assert "broken.yaml:2: budgets.sandbox.per_run_usd is -1" in str(skipped.skip_message)
+    assert not home.exists()
