@@ -28,6 +28,6 @@ def approve(asset: str = typer.Argument(..., metavar="ADAPTER", help="Such as ad
             raise GeoError(f"{asset} is not stale, so there is nothing to approve of", "Look with: geo stale")
         key = look.key(asset)
         instance.report_runless_asset_event(
-            dg.AssetObservation(asset, description="Training is approved of.", tags={APPROVED: key})
+            dg.AssetObservation(asset, description="Training is approved of.", metadata={APPROVED: key})
         )
         print(f"{asset} may be trained once, as things are now ({cost_words(look.plan.costs[asset])}).")

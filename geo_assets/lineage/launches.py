@@ -34,7 +34,7 @@ from geo_assets.lineage.versions import content_version
 LAUNCH_KEY = "geo/launch_key"
 """Tag of a run that a sensor launches: the key that it was launched under."""
 APPROVED = "geo/approved"
-"""Tag of an observation that approves one launch; its value is the launch's key."""
+"""Metadata of an observation that approves one launch: the launch's key."""
 NO_ASSETS = "geo/no_assets"
 """Tag of runs of jobs that build no asset."""
 IN_PROGRESS = [
@@ -126,7 +126,8 @@ class Look:
         """Whether a person has approved of this very launch."""
         page = self.instance.fetch_observations(dg.AssetKey(name), limit=HISTORY)
         observed = (record.event_log_entry.asset_observation for record in page.records)
-        return any(one is not None and one.tags.get(APPROVED) == self.key(name) for one in observed)
+        given = (one.metadata.get(APPROVED) for one in observed if one is not None)
+        return self.key(name) in {str(one.value) for one in given if one is not None}
 
     def _above(self, name: str) -> set[str]:
         found: set[str] = set()

@@ -14,7 +14,7 @@ MUST = "it has no approval; approve of it with: geo approve adapter_run3"
 
 def _approve(lab: Automated) -> None:
     key = Look(lab.instance, lab.graph, lab.stage, 0.0).key("adapter_run3")
-    lab.instance.report_runless_asset_event(dg.AssetObservation("adapter_run3", tags={APPROVED: key}))
+    lab.instance.report_runless_asset_event(dg.AssetObservation("adapter_run3", metadata={APPROVED: key}))
 
 
 def test_it_is_off_and_needs_an_approval_of_the_very_launch(lab: Automated, budget: Budget) -> None:
