@@ -19,6 +19,7 @@ from geo_assets.environment.eval_environment import eval_environment
 from geo_assets.environment.train_environment import train_environment
 from geo_assets.lineage.assets import GeoAsset, Stage
 from geo_assets.reports.board_table import board_table_asset
+from geo_assets.reports.cost_table import cost_table_asset
 from geo_assets.reports.findings import findings_asset
 from geo_assets.reports.first_look import first_look_asset
 from geo_assets.reports.first_sweep_table import first_sweep_asset
@@ -77,6 +78,8 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         *([controls] if (controls := learning_controls_asset(stage)) else []),
     ]
     declared.append(report_site_asset(stage, [asset for asset in declared if asset.group == "reports"]))
+    # Dollars stand in no other report: a change of prices must restate this one alone.
+    declared.append(cost_table_asset(stage, declared))
     # It follows everything, so it is declared when everything else is.
     declared.append(
         staleness_plan_asset(

@@ -15,6 +15,8 @@ from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.costs import Estimate
+from geo_assets.lineage.folders import MARKER
 from geo_assets.lineage.jobs import POOL
 from geo_assets.sweeps.guards import figures, guarded, read_found
 from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan
@@ -26,7 +28,7 @@ from geo_assets.sweeps.pictures import inline, strip
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import replay
 from geo_assets.sweeps.serving import served_environment, served_model
-from geo_assets.sweeps.spending import read_calls
+from geo_assets.sweeps.spending import price_of, read_calls, unrecorded
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import (
     APART,
@@ -73,6 +75,8 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         descriptions={name: description},
         pool=POOL if arm.provider == "self_hosted" and not arm.base_url else None,
         tags={"arm_kind": arm.kind, "provider": arm.provider, "protocol": arm.protocol},
+        # It stops there, so it cannot cost more.
+        estimate=lambda stage: Estimate(60.0, usd=limit) if (limit := arm.runtime.budget_usd) else None,
         checks=[
             # Not blocking: an incomplete arm is shown as incomplete on the board, and never paired.
             CheckSpec(PASSES_COMPLETE, "Every pass over every task has been scored.", blocking=False),
@@ -138,6 +142,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         "episode_path": dg.MetadataValue.path(str(picture)),
         "episode": dg.MetadataValue.md(inline(shown, "image/jpeg", f"one episode of {arm.label}")),
         "failures": dg.MetadataValue.json(failures_of(swept.records)),
+        **unrecorded(folder, folder / MARKER, price_of(arm)),
         **cost,
     }
     metadata["calls"] = dg.MetadataValue.json(dict(read_calls(folder).causes))

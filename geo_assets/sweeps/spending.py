@@ -15,6 +15,7 @@ from typing import Any
 
 from env_service.canonical import atomic_write, canonical_json
 from env_service.errors import GeoError
+from geo_assets.config.arms import ArmSpec
 from resources.calls import Calls, Price, Tally
 
 CALLS = "calls.json"
@@ -30,6 +31,38 @@ def read_calls(folder: Path) -> Tally:
     for run in _runs(folder):
         total += Tally(run["causes"], int(run["prompt_tokens"]), int(run["completion_tokens"]))
     return total
+
+
+def price_of(arm: ArmSpec) -> Price | None:
+    """What an arm's provider asks; None where nobody knows."""
+    return Price(arm.price.input_usd, arm.price.output_usd) if arm.price else None
+
+
+def unrecorded(folder: Path, marker: Path, price: Price | None) -> dict[str, float]:
+    """Tokens and dollars of what a sweep called since it was last published, runs that were killed included.
+
+    Args:
+        folder: the sweep's.
+        marker: the file that was written last when it was.
+        price: of the arm; None where nobody knows.
+
+    Returns:
+        Figures for the asset's page; none where nothing was called since.
+    """
+    since = marker.stat().st_mtime if marker.exists() else 0.0
+    total = Tally({})
+    for run in _runs(folder):
+        if datetime.fromisoformat(run["began"]).timestamp() > since:
+            total += Tally(run["causes"], int(run["prompt_tokens"]), int(run["completion_tokens"]))
+    if not total.calls:
+        return {}
+    found: dict[str, float] = {
+        "prompt_tokens": total.prompt_tokens,
+        "completion_tokens": total.completion_tokens,
+    }
+    if price is not None:
+        found["usd"] = round(price.of(total.prompt_tokens, total.completion_tokens), 4)
+    return found
 
 
 class CallLog:

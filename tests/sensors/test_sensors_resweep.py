@@ -1,16 +1,11 @@
 """The resweep sensor, called directly: what it launches, what it skips and why, and what the money allows."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import dagster as dg
 import pytest
 from sensors_lab import BUILT_USD, SWEEPS, Automated, asked, reasons
 
-from geo_assets.config.settings import load_settings, stage_specs
-from geo_assets.definitions import build_definitions
-from geo_assets.lineage.assets import Stage
 from sensors.resweep import resweep_sensor
 
 Budget = Callable[..., None]
@@ -142,30 +137,3 @@ def test_a_run_in_progress_is_not_doubled_and_its_price_is_set_aside(lab: Automa
     assert asked(result) == ["sweep_b"]
     assert reasons(result)["sweep_a"] == "a run in progress builds it"
     assert reasons(result)["sweep_c"] == "it costs $2.50, and $0.00 are left this day"
-
-
-def test_a_broken_budget_and_a_missing_home_are_said_and_nothing_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "nowhere"
-    stage = Stage(
-        load_settings({"GEO_PROFILE": "sandbox", "GEO_HOME": str(home)}), stage_specs("sandbox")
-    )  # fmt: skip
-    definitions = build_definitions(stage)
-    sensor = definitions.resolve_sensor_def("resweep_sensor")
-    with dg.DagsterInstance.ephemeral() as instance:
-        context = dg.build_sensor_context(
-            instance=instance, repository_def=definitions.get_repository_def()
-        )  # fmt: skip
-        result = sensor(context)
-        assert isinstance(result, dg.SensorResult) and not result.run_requests
-        told = json.loads(result.cursor or "{}")
-        assert told["sweep_noisy_oracle"].endswith("is stale: it has never been built")
-        assert "staleness_plan" not in told
-        broken = tmp_path / "broken.yaml"
-        broken.write_text("budgets:\n  sandbox: {per_run_usd: -1, per_day_usd: 1, per_month_usd: 1}\n")
-        monkeypatch.setenv("GEO_BUDGET", str(broken))
-        skipped = sensor(context)
-        assert isinstance(skipped, dg.SkipReason)
-        assert "broken.yaml:2: budgets.sandbox.per_run_usd is -1" in str(skipped.skip_message)
-    assert not home.exists()
