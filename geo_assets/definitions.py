@@ -34,7 +34,7 @@ from geo_assets.sweeps.factory import sweep_assets
 from geo_assets.training.base_models import base_model_assets
 from geo_assets.training.run_factory import adapter_assets
 from geo_assets.training.warm_start_world import warm_start_world
-from sensors.automation import automations
+from sensors import automations
 
 WHOLE_GRAPH = "whole_graph"
 

@@ -25,8 +25,8 @@ def evaluate(
 ) -> dg.SensorResult | dg.SkipReason:
     """Launch what is stale, ready and affordable.
 
-    What is skipped is told three times: in the sensor's log, as an observation on the asset when its reason is
-    a new one, and, where nothing at all is launched, as the tick's reason.
+    What is skipped is told three times: in the sensor's log, as an observation on the asset when its reason
+    is a new one, and, where nothing at all is launched, as the tick's reason.
     """
     try:
         automation = load_automation(stage.settings.profile)

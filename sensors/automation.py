@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import dagster as dg
 
 from geo_assets.lineage.assets import Stage
+from sensors.base_drift import base_drift_job, base_drift_schedule
+from sensors.orphans import orphan_sensor
 from sensors.resweep import resweep_sensor
 from sensors.retrain import retrain_sensor
 
@@ -20,4 +22,9 @@ class Automations:
 
 def automations(stage: Stage) -> Automations:
     """The sensors, schedules and jobs of one profile; all are off until they are switched on."""
-    return Automations(sensors=(resweep_sensor(stage), retrain_sensor(stage)))
+    drift = base_drift_job(stage)
+    return Automations(
+        sensors=(resweep_sensor(stage), retrain_sensor(stage), orphan_sensor(stage)),
+        schedules=(base_drift_schedule(stage, drift),),
+        jobs=(drift,),
+    )

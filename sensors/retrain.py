@@ -1,7 +1,7 @@
 """An adapter that is stale, with fresh and checked parents, gets one run, if a person has approved of it.
 
-An approval is for one launch: this code, these parents, this attempt. `geo approve adapter_run3` records it as
-an observation on the asset. `retrain: {auto: true}` in `config/budget.yaml` does without.
+An approval is for one launch: this code, these parents, this attempt. `geo approve adapter_run3` records it
+as an observation on the asset. `retrain: {auto: true}` in `config/budget.yaml` does without.
 """
 
 import dagster as dg
@@ -15,8 +15,8 @@ from sensors._launching import evaluate
 GROUPS = ("training",)
 EVERY_S = 60
 SAYS = (
-    "Trains stale adapters whose parents are fresh and checked, one run each, within `config/budget.yaml`; each "
-    "launch needs `geo approve ADAPTER`, or `retrain: {auto: true}` in that file."
+    "Trains stale adapters whose parents are fresh and checked, one run each, within `config/budget.yaml`; "
+    "each launch needs `geo approve ADAPTER`, or `retrain: {auto: true}` in that file."
 )
 
 

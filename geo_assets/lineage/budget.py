@@ -159,6 +159,29 @@ def decide(
     return Skip(asset, reason, usd) if reason else Launch(asset, usd)
 
 
+def decide_pass(
+    plan: Plan, asset: str, usd: float, spent: Spent, budget: Budget, around: Surroundings
+) -> Decision:
+    """Whether an asset that is fresh is played once more beside itself, for comparison.
+
+    Args:
+        plan: of the whole graph.
+        asset: whose making is repeated.
+        usd: what that costs.
+        spent, budget, around: see `decide`.
+    """
+    stale = next((one for one in plan.stale if one.asset == asset), None)
+    if stale is not None:
+        reason = f"it is stale: {_cause(stale)}"
+    elif asset in plan.may_follow:
+        reason = "what it is made from is stale"
+    elif asset in around.busy:
+        reason = "a run in progress builds it"
+    else:
+        reason = _not_to_be_paid(usd, spent, budget, around)
+    return Skip(asset, reason, usd) if reason else Launch(asset, usd)
+
+
 def _not_ready(plan: Plan, asset: str, around: Surroundings) -> str:
     """Why it is not to be built whatever it costs; empty if it is."""
     stale = {one.asset: one for one in plan.stale}

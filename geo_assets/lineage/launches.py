@@ -1,8 +1,8 @@
 """What automation looks at before it launches: plan, spending, runs in progress, and runs that failed.
 
 A launch has a key: code version, data versions of the parents, and an attempt number. Dagster launches a key
-once for ever, so the attempt counts how often the asset's recorded content or making has changed: going back to
-an older code version is another attempt, failing again is not.
+once for ever, so the attempt counts how often the asset's recorded content or making has changed: going back
+to an older code version is another attempt, failing again is not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ from geo_assets.lineage.budget import (
     recorded_payments,
     spent_of,
 )
-from geo_assets.lineage.costs import USD
+from geo_assets.lineage.costs import USD, cost_of
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.plan import Plan, failed_checks, make_plan
 from geo_assets.lineage.versions import content_version
@@ -116,8 +116,12 @@ class Look:
             lacking=lacking,
         )
 
+    def usual_cost(self, name: str) -> float:
+        """Dollars that building an asset costs, stale or not."""
+        return cost_of(self.state.runs(name), self.state.metadata(name)).usd
+
     def key(self, name: str) -> str:
-        """What a launch of an asset is known by: equal keys would make the same thing from the same things."""
+        """What a launch of an asset is known by: equal keys make the same thing from the same things."""
         versions = {parent: self.state.data_version(parent) for parent in self.state.parents(name)}
         made = content_version(versions)[:SHORT]
         return f"{name}:{self.state.code_version(name)[:SHORT]}:{made}:{self._changes(name)}"
@@ -149,9 +153,9 @@ class Look:
         paid = self.stage.settings.profile == "live" and (
             self.graph.get(dg.AssetKey(name)).group_name in PAID_GROUPS
         )
-        if not paid or name not in self.plan.costs:
+        if not paid:
             return True
-        return self.plan.costs[name].usd > 0 or any(USD in run for run in self.state.runs(name))
+        return self.usual_cost(name) > 0 or any(USD in run for run in self.state.runs(name))
 
     def _failed_run(self, name: str) -> str:
         tried = self.instance.get_runs(

@@ -6,8 +6,9 @@ recorded, and what the same hardware and tokens cost at today's prices (`config/
 
 **Why.** Prices change and episodes do not. A change of prices restates this table and nothing else.
 
-**Cost.** A second. It reads what Dagster recorded of those assets, and opens none of their files. Durations and
-dollars differ from run to run and enter no data version, so its own speaks of the prices and of what is priced.
+**Cost.** A second. It reads what Dagster recorded of those assets, and opens none of their files. Durations
+and dollars differ from run to run and enter no data version, so its own speaks of the prices and of what is
+priced.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
