@@ -61,15 +61,15 @@ def told(
     )
 
 
-def graph_of(context: dg.SensorEvaluationContext) -> Any:
-    """The asset graph of whatever the sensor is loaded with.
+def graph_of(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext) -> Any:
+    """The asset graph of whatever a sensor or a schedule is loaded with.
 
     Raises:
         GeoError: it is loaded with nothing.
     """
     repository = context.repository_def
     if repository is None:
-        raise GeoError("The sensor was called without definitions", "Give it repository_def or definitions")
+        raise GeoError("It was called without definitions", "Give its context a repository_def")
     return repository.asset_graph
 
 

@@ -1,12 +1,13 @@
 """Once a week the frozen base is swept again, one pass, and its drift is tracked.
 
-The pass is no asset: it would follow every change of the harness, and nothing is made from it. It is a job that
-plays with the same code as `sweep_<base>`, guards included, into `$GEO_HOME/drift/<base>/<day>/`. Each point of
-the series is an observation on `sweep_<base>` (Dagster draws its figures over time) and a line of
-`$GEO_HOME/drift/<base>/series.jsonl`. A drift beyond two standard errors fails the run, after it was recorded.
+The pass is no asset: it would follow every change of the harness, and nothing is made from it. It is a job
+that plays with the same code as `sweep_<base>`, guards included, into `$GEO_HOME/drift/<base>/<day>/`. Each
+point of the series is an observation on `sweep_<base>` (Dagster draws its figures over time) and a line of
+`$GEO_HOME/drift/<base>/series.jsonl`. A drift beyond two standard errors fails the run, once it is recorded.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import dagster as dg
 
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
-from geo_assets.config.budget import load_automation
+from geo_assets.config.budget import Budget, load_automation
 from geo_assets.lineage.assets import Stage, StageRun, failing_clearly
 from geo_assets.lineage.budget import EXPECTED_USD, Launch, decide_pass
 from geo_assets.lineage.costs import USD
@@ -25,13 +26,14 @@ from geo_assets.reports.base_drift import SERIES, append_point, base_arms, drift
 from geo_assets.sweeps.factory import sweep_arm
 from geo_assets.sweeps.names import asset_name, folder_name
 from geo_assets.sweeps.version import harness_version
+from sensors._launching import graph_of
 
 JOB, SCHEDULE = "base_drift", "base_drift_schedule"
 WEEKLY = "0 5 * * 1"
 FOLDER = "drift"
 SAYS = (
-    "Plays one more pass of each board's base arm, into a folder of its own, and holds it against the standing "
-    "sweep task by task. Fails where the drift lies beyond two standard errors."
+    "Plays one more pass of each board's base arm, into a folder of its own, and holds it against the "
+    "standing sweep task by task. Fails where the drift lies beyond two standard errors."
 )
 
 
@@ -81,34 +83,43 @@ def base_drift_schedule(stage: Stage, job: dg.JobDefinition) -> dg.ScheduleDefin
     )
     def weekly(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         try:
-            return _wanted(context, stage)
+            profile = stage.settings.profile
+            look = Look(context.instance, graph_of(context), stage, time.time())
+            day = f"{context.scheduled_execution_time:%Y-%m-%d}"
+            budget = load_automation(profile).budget
+            requests, reasons = wanted(look, base_arms(load_arms(profile)), budget, day)
         except GeoError as error:
             return dg.SkipReason(str(error))
+        for words in reasons:
+            context.log.info(words)
+        return requests or dg.SkipReason("\n".join(reasons) or "This profile has no base arm.")
 
     return weekly
 
 
-def _wanted(context: dg.ScheduleEvaluationContext, stage: Stage) -> list[dg.RunRequest] | dg.SkipReason:
-    repository = context.repository_def
-    if repository is None:
-        raise GeoError("The schedule was called without definitions", "Give it repository_def")
-    budget = load_automation(stage.settings.profile).budget
-    look = Look(context.instance, repository.asset_graph, stage, time.time())
-    day, spent = f"{context.scheduled_execution_time:%Y-%m-%d}", look.spent
+def wanted(
+    look: Look, arms: Sequence[ArmSpec], budget: Budget, day: str
+) -> tuple[list[dg.RunRequest], list[str]]:
+    """Passes that are asked for, and why others are not.
+
+    Args:
+        look: at the present state.
+        arms: the bases.
+        budget: of the profile.
+        day: of the tick; names the pass.
+    """
+    spent = look.spent
     requests, reasons = [], []
-    for arm in base_arms(load_arms(stage.settings.profile)):
+    for arm in arms:
         name = asset_name(arm.slug)
-        decision = decide_pass(
-            look.plan, name, look.usual_cost(name) / arm.k, spent, budget, look.around(name)
-        )
+        usd = look.usual_cost(name) / arm.k
+        decision = decide_pass(look.plan, name, usd, spent, budget, look.around(name))
         if isinstance(decision, Launch):
             spent = spent.and_then(decision.usd)
             requests.append(_request(arm, day, decision.usd))
         else:
             reasons.append(decision.words)
-    for words in reasons:
-        context.log.info(words)
-    return requests or dg.SkipReason("\n".join(reasons) or "This profile has no board, so no base arm.")
+    return requests, reasons
 
 
 def _request(arm: ArmSpec, day: str, usd: float) -> dg.RunRequest:
