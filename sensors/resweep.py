@@ -15,13 +15,13 @@ SAYS = (
 )
 
 
-def resweep_sensor(stage: Stage) -> dg.SensorDefinition:
-    """The sensor of one profile; it is off until it is switched on."""
+def resweep_sensor(stage: Stage, every_s: int = EVERY_S) -> dg.SensorDefinition:
+    """The sensor of one profile, looking every so many seconds; it is off until it is switched on."""
 
     @dg.sensor(
         name="resweep_sensor",
         asset_selection=dg.AssetSelection.groups(*GROUPS),
-        minimum_interval_seconds=EVERY_S,
+        minimum_interval_seconds=every_s,
         description=SAYS,
         default_status=dg.DefaultSensorStatus.STOPPED,
     )
