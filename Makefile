@@ -73,7 +73,8 @@ acceptance-evaluation: setup ## kill -9 at 50 moments of a sweep, every sin of a
 
 acceptance-lineage: setup ## the staleness table on the real sandbox graph, and jobs that outlive their orchestrator
 	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_lineage.py \
-		tests/acceptance/test_acceptance_lineage_jobs.py tests/acceptance/test_acceptance_lineage_rented.py
+		tests/acceptance/test_acceptance_lineage_jobs.py tests/acceptance/test_acceptance_lineage_rented.py \
+		tests/acceptance/test_acceptance_sensors.py
 
 clean: ## remove what the sandbox made; the environment stays
 	@rm -rf .geo/sandbox build

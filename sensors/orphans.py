@@ -1,7 +1,7 @@
 """GPU jobs of ours that no run waits for: reported at once, cancelled after a grace period.
 
-The grace is for a person who runs the same command again: that run goes on with the job and pays nothing
-twice. Only jobs with this home's own label are looked at, on this machine and, where it is set up, on the Hub.
+The grace is for a person who runs the same command again: that run goes on with the job, and pays once.
+Only jobs with this home's own label are looked at, on this machine and, where it is set up, on the Hub.
 """
 
 import json

@@ -1,24 +1,18 @@
 """The drift of the frozen base: the arithmetic, the pass as a real job, and when the schedule asks for it."""
 
-import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
 
 import dagster as dg
 import pytest
 from sensors_lab import Automated
-from sweeps_lab import build_environment, lab_arm, lab_run, lab_stage
+from sweeps_lab import lab_arm
 
 from env_service.errors import GeoError
 from geo_assets.config.budget import Budget
-from geo_assets.definitions import build_definitions
-from geo_assets.lineage.folders import AssetFolder
 from geo_assets.lineage.launches import Look
 from geo_assets.reports.base_drift import drift_of
-from geo_assets.sweeps.factory import sweep_arm
-from sensors.base_drift import base_drift_job, series_path, wanted
+from sensors.base_drift import wanted
 
 BASE = "best_fixed_point"
 
