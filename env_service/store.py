@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import fsspec
 import simplejpeg
@@ -262,9 +261,11 @@ def refuse_credentials(url: str) -> None:
     Raises:
         GeoError: a remote address has a password or a query (a signature); it is not repeated.
     """
-    if "://" in url and ((parts := urlsplit(url)).query or ("@" in parts.netloc and ":" in parts.netloc)):
+    scheme, separator, rest = url.partition("://")
+    # A secret key may hold slashes, so it need not stand where a URL has its password.
+    if separator and ("?" in rest or ":" in rest.rpartition("@")[0]):
         raise GeoError(
-            f"the {parts.scheme}:// address of the store holds credentials or a query",
+            f"the {scheme}:// address of the store holds credentials or a query",
             "Give the bare address, and credentials the way its driver takes them (AWS_… for s3://).",
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import boto3
 from moto.server import ThreadedMotoServer
@@ -33,9 +34,11 @@ class Aws:
             aws_secret_access_key=SECRET_KEY,
         )
 
-    def make_bucket(self, name: str) -> None:
-        """An empty bucket."""
+    def make_bucket(self) -> str:
+        """A new, empty bucket; its name."""
+        name = f"geo-{uuid4().hex}"
         self.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
+        return name
 
     def objects(self, bucket: str, prefix: str = "") -> dict[str, bytes]:
         """Every object below a prefix, by its name there."""

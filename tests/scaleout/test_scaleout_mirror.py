@@ -1,4 +1,4 @@
-"""Shards of the mirror in processes of their own onto one bucket, one of them killed: the same bytes, once."""
+"""Shards of the mirror in processes of their own onto one bucket, one killed: the same bytes, once each."""
 
 import os
 import signal
@@ -12,7 +12,6 @@ from scaleout_lab import MISSING, World, stage_of, start_shard, wait_for_lines, 
 from geo_assets.data.mirrored_panoramas import finish, mirror_all, mirror_shard, plan, shard_log, verify
 from geo_assets.lineage.assets import Made, Stage, StageRun
 
-BUCKET = "panoramas"
 TASKS = 10
 THREADS = 2
 PACE = "900"
@@ -43,8 +42,8 @@ def test_a_killed_worker_loses_and_repeats_nothing(
     recorded: World, calm: tuple[Path, Made], as_client: Aws, tmp_path: Path
 ) -> None:
     undisturbed, expected = calm
-    as_client.make_bucket(BUCKET)
-    variables = recorded.home(tmp_path, f"s3://{BUCKET}/panos")
+    bucket = as_client.make_bucket()
+    variables = recorded.home(tmp_path, f"s3://{bucket}/panos")
     run = _run(stage_of(variables))
     logs = run.folder().path / "verified"
     assert plan(run) == recorded.pictures + 1, "the one that does not exist is asked for too"
@@ -58,7 +57,7 @@ def test_a_killed_worker_loses_and_repeats_nothing(
     assert other.returncode == 0, fault
     # What the killed one had in hand may be in the bucket already, without a line in its log.
     left = plan(run)
-    stored_then = as_client.objects(BUCKET, "panos/")
+    stored_then = as_client.objects(bucket, "panos/")
     believed = recorded.pictures + 1 - left
     assert int(said) < believed < recorded.pictures, "the kill fell into the middle"
     before = recorded.fetched()
@@ -70,7 +69,7 @@ def test_a_killed_worker_loses_and_repeats_nothing(
     assert int(said) == left, "what a log names is not asked for again"
     assert mirror_shard(run, 1) == 0
     made, after = finish(run), recorded.fetched()
-    stored = as_client.objects(BUCKET, "panos/")
+    stored = as_client.objects(bucket, "panos/")
     assert set(before) | set(after) == {name.removesuffix(".jpg") for name in stored}
     assert len(set(before) & set(after)) <= THREADS and max(after.values()) == 1
     assert stored_then.items() <= stored.items(), "what was there is as it was"
