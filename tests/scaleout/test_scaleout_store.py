@@ -14,9 +14,11 @@ from env_service.errors import GeoError
 from env_service.store import MissingFrame, PanoramaStore, StoreUnwritable, UnreadableFrame
 from geo_assets.config.settings import load_settings
 from geo_assets.data._store import StoreUnusable, Wanted, check_writable, open_store, sizes
-from geo_assets.environment._behaviour import CONFIG
+from geo_assets.data.mirrored_panoramas import read_manifest
+from geo_assets.environment._behaviour import CONFIG, TASKS, configuration, write_configuration
+from geo_assets.environment._readiness import offline_completeness
 from geo_assets.environment.deployment_local import deployment_local
-from geo_assets.environment.eval_environment import eval_environment
+from geo_assets.lineage.assets import AssetFolder
 
 
 @pytest.fixture
@@ -93,11 +95,16 @@ def test_the_environment_and_its_bundle_play_from_a_bucket(bucket: str, tmp_path
     there = make_home(tmp_path / "home", eval_tasks=0, train_tasks=0)
     url = f"{bucket}/panos"
     there = replace(there, settings=replace(there.settings, store_url=url))
-    publish_split(there, "eval", [make_task(PanoramaStore(url), index, "eval") for index in range(2)])
-    environment = compute(eval_environment, there)
-    assert {check.name: check.passed for check in environment.checks} == dict.fromkeys(
-        ("serves", "determinism", "offline_completeness", "capacity"), True
-    )
+    tasks = [make_task(PanoramaStore(url), index, "eval") for index in range(2)]
+    publish_split(there, "eval", tasks)
+    manifest = read_manifest(there.settings.home / "eval_mirror")
+    complete = offline_completeness(open_store(url), tuple(tasks), manifest)
+    assert complete.passed and complete.metadata["hashed"] == complete.metadata["frames"] == 4
+    folder = AssetFolder(there.settings.home, "eval_environment")
+    index = str(there.settings.home / "eval_split" / TASKS)
+    spec = there.specs.environment
+    write_configuration(folder.file(CONFIG), configuration("eval", index, url, "v1", spec))
+    folder.publish("v1", {"tasks": len(tasks)})
     made = compute(deployment_local, there)
     assert all(check.passed for check in made.checks)
     bundle = there.settings.home / "deployment_local" / "bundle"
