@@ -1,8 +1,8 @@
 """The mirror as workers of a cluster run it, with workers taken away; an environment built over the bucket.
 
 History is in a real Postgres, step logs and pictures in S3 on loopback, and each step of the graph is a
-worker that was given a command line and nothing else. Workers are killed with `kill -9` at random moments, run
-after run, and what comes out in the end is byte for byte what an undisturbed run on one disk makes.
+worker that was given a command line and nothing else. Workers are killed with `kill -9` at random moments,
+run after run, and what comes out in the end is byte for byte what an undisturbed run on one disk makes.
 """
 
 import os

@@ -1,6 +1,8 @@
 """The instance on AWS, as `deploy/dagster-aws.yaml` declares it, over a real Postgres and S3 on loopback."""
 
+import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from dagster_postgres.event_log import PostgresEventLogStorage
 from postgres_double import PASSWORD
 from scaleout_lab import REPOSITORY, instance_home
 
+from env_service.errors import GeoError
+from geo_assets.config.executors import step_executor
 from geo_assets.lineage.dagster_internals import DagsterState
 
 SAID = "the cellar has 12 steps"
@@ -51,7 +55,12 @@ def home(
 def test_what_is_not_about_places_is_declared_as_on_a_laptop() -> None:
     local, cloud = _declared("dagster.yaml"), _declared("deploy/dagster-aws.yaml")
     assert local.items() <= cloud.items()
-    assert cloud.keys() - local.keys() == {"storage", "compute_logs", "run_launcher"}
+    assert cloud.keys() - local.keys() == {
+        "storage",
+        "local_artifact_storage",
+        "compute_logs",
+        "run_launcher",
+    }
     assert cloud["concurrency"]["pools"]["granularity"] == "op"
 
 
@@ -100,6 +109,37 @@ def test_a_run_would_be_a_task_of_ecs(home: Path, as_client: Aws) -> None:
     )
     secrets.create_secret(Name="SOMEBODY_ELSES", SecretString="x")
     assert list(get_tagged_secrets(secrets, tags)) == ["MAPILLARY_ACCESS_TOKEN"]
+
+
+def test_the_task_that_launches_is_one_that_ecs_takes(
+    as_client: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`deploy/ecs-task.json`, filled in, can be registered, and gives all that the instance reads."""
+    text = (REPOSITORY / "deploy" / "ecs-task.json").read_text()
+    for name in set(re.findall(r"\$\{(\w+)\}", text)):
+        text = text.replace(f"${{{name}}}", "eu-central-1" if name == "AWS_DEFAULT_REGION" else name.lower())
+    registered = as_client.client("ecs").register_task_definition(**json.loads(text))["taskDefinition"]
+    assert [container["name"] for container in registered["containerDefinitions"]] == ["web", "daemon"]
+    image = (REPOSITORY / "deploy" / "Dockerfile").read_text()
+    read = set(re.findall(r"env: (\w+)", (REPOSITORY / "deploy" / "dagster-aws.yaml").read_text()))
+    for container in registered["containerDefinitions"]:
+        given = {entry["name"] for entry in container["environment"] + container["secrets"]}
+        assert read - given == {"GEO_HOME"} and "GEO_HOME=/mnt/geo" in image
+        assert container["mountPoints"][0]["containerPath"] == "/mnt/geo"
+    assert (
+        "cp deploy/dagster-aws.yaml /srv/instance/dagster.yaml" in image
+        and "DAGSTER_HOME=/srv/instance" in image
+    )
+
+
+def test_steps_work_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert step_executor().name == "multiprocess"
+    monkeypatch.setenv("GEO_EXECUTOR", "dagster_aws.ecs:ecs_executor")
+    assert step_executor().name == "ecs"
+    for wrong in ("dagster_aws.ecs", "nowhere_at_all:executor", "json:dumps", ":"):
+        monkeypatch.setenv("GEO_EXECUTOR", wrong)
+        with pytest.raises(GeoError, match="GEO_EXECUTOR"):
+            step_executor()
 
 
 @pytest.mark.parametrize("name", ["DAGSTER_PG_PASSWORD", "DAGSTER_LOGS_BUCKET"])
