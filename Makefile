@@ -9,7 +9,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup browser demo recorded test lint ui bench lock lock-check clean \
-	acceptance-spine acceptance-learning acceptance-environment acceptance-evaluation acceptance-lineage
+	acceptance-spine acceptance-learning acceptance-environment acceptance-evaluation acceptance-lineage acceptance-scaleout
 
 help: ## say what can be typed
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 26
@@ -75,6 +75,9 @@ acceptance-lineage: setup ## the staleness table on the real sandbox graph, and 
 	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_lineage.py \
 		tests/acceptance/test_acceptance_lineage_jobs.py tests/acceptance/test_acceptance_lineage_rented.py \
 		tests/acceptance/test_acceptance_sensors.py
+
+acceptance-scaleout: setup ## the mirror over workers that are killed, onto S3 and Postgres on loopback; the same bytes
+	@$(BIN)/python -m pytest -q -s -m slow tests/acceptance/test_acceptance_scaleout.py
 
 clean: ## remove what the sandbox made; the environment stays
 	@rm -rf .geo/sandbox build

@@ -67,12 +67,17 @@ class PanoramaStore:
 
     Args:
         url: a folder, or an address fsspec knows (`s3://bucket/prefix`, `hf://buckets/…`, `memory://x`).
+
+    Raises:
+        GeoError: the address holds credentials, or its driver is not installed.
     """
 
     def __init__(self, url: str | Path) -> None:
         self.url = str(url)
+        refuse_credentials(self.url)
         try:
-            fs, root = fsspec.url_to_fs(self.url)
+            # Other processes write too, so a listing is never believed a second time.
+            fs, root = fsspec.url_to_fs(self.url, use_listings_cache=False)
         except (ValueError, ImportError) as error:
             raise GeoError(
                 f"the store address {self.url!r} cannot be opened ({error})",
@@ -98,9 +103,9 @@ class PanoramaStore:
             data = Path(path).read_bytes() if self._folder else self._fs.cat_file(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise MissingFrame(image_id, self.url, original) from error
-        except OSError as error:
+        except Exception as error:  # a driver without credentials raises what its vendor raises
             raise UnreadableFrame(
-                f"{self.name(image_id, original)} cannot be read ({error.strerror or error})",
+                f"{self.name(image_id, original)} cannot be read ({_said(error)})",
                 "Check the store and its rights.",
             ) from error
         return bytes(data)
@@ -135,14 +140,14 @@ class PanoramaStore:
         _verify(image_id, data, panorama)
         try:
             self._write(path, data)
-        except OSError as error:
-            if error.errno in _NO_ROOM:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 raise StoreFull(
                     f"the store {self.url} has no room for frame {image_id} ({len(data):,} bytes)",
                     "Free some space and run the same command again; what is stored already is kept.",
                 ) from error
             raise StoreUnwritable(
-                f"the store {self.url} did not take frame {image_id} ({error.strerror or error})",
+                f"the store {self.url} did not take frame {image_id} ({_said(error)})",
                 "Check the address and its rights, then run the same command again.",
             ) from error
         return sha256_hex(data)
@@ -248,6 +253,25 @@ def require_panorama(
     """The shape of a full panorama. Raises BadPicture, with `name` and `fix` as its words."""
     if width != 2 * height:
         raise BadPicture(f"{name} has {width}x{height} pixels; a full panorama is twice as wide as high", fix)
+
+
+def refuse_credentials(url: str) -> None:
+    """Keep keys out of addresses, which are written into configurations and said in messages.
+
+    Raises:
+        GeoError: a remote address has a password or a query (a signature); it is not repeated.
+    """
+    scheme, separator, rest = url.partition("://")
+    # A secret key may hold slashes, so it need not stand where a URL has its password.
+    if separator and ("?" in rest or ":" in rest.rpartition("@")[0]):
+        raise GeoError(
+            f"the {scheme}:// address of the store holds credentials or a query",
+            "Give the bare address, and credentials the way its driver takes them (AWS_… for s3://).",
+        )
+
+
+def _said(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
 def _kind(original: bool) -> str:

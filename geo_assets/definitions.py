@@ -1,10 +1,10 @@
 """The one place where the asset graph is put together, for the profile that the environment names."""
 
-import os
 from collections.abc import Sequence
 
 import dagster as dg
 
+from geo_assets.config.executors import step_executor
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.data.candidate_sequences import candidate_sequences
 from geo_assets.data.coverage_tiles import coverage_tiles
@@ -50,7 +50,7 @@ def load_stage() -> Stage:
 
 
 def build_definitions(stage: Stage) -> dg.Definitions:
-    """All assets of one profile, run two to a few at a time in processes of their own."""
+    """All assets of one profile; each step works in a process of its own, here or as `GEO_EXECUTOR` says."""
     declared = [
         data_source_probe,
         coverage_tiles,
@@ -96,13 +96,7 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         ],
         sensors=automatic.sensors,
         schedules=automatic.schedules,
-        executor=dg.multiprocess_executor.configured(
-            {
-                "max_concurrent": max(2, os.cpu_count() or 2),
-                # A server that has imported the definitions once forks each step from itself.
-                "start_method": {"forkserver": {"preload_modules": ["geo_assets.cli.preload"]}},
-            }
-        ),
+        executor=step_executor(),
     )
 
 

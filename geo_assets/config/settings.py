@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
+from env_service.store import refuse_credentials
 from resources.sandbox.vlm.specs import BaseModelSpec, Course, Shape, SmallWorldSpec
 
 Profile = Literal["sandbox", "live", "recorded"]
@@ -47,7 +48,7 @@ def load_settings(environ: dict[str, str] | None = None) -> Settings:
     """Settings from `GEO_PROFILE`, `GEO_HOME`, `GEO_STORE_URL`, `GEO_RECORDED` and the Mapillary variables.
 
     Raises:
-        GeoError: the profile is unknown, or a live profile lacks its token.
+        GeoError: the profile is unknown, or the store's address holds credentials.
     """
     env = dict(os.environ if environ is None else environ)
     profile = env.get("GEO_PROFILE") or "sandbox"
@@ -56,6 +57,7 @@ def load_settings(environ: dict[str, str] | None = None) -> Settings:
         raise GeoError(f"GEO_PROFILE={profile!r} is no profile", f"Set it to one of {known}, or unset it")
     home = Path(env.get("GEO_HOME") or REPOSITORY / ".geo" / profile).absolute()
     token = env.get("MAPILLARY_ACCESS_TOKEN", "")
+    refuse_credentials(env.get("GEO_STORE_URL", ""))
     graph, tiles = env.get("MAPILLARY_GRAPH_URL", ""), env.get("MAPILLARY_TILES_URL", "")
     if profile == "live":
         graph = graph or "https://graph.mapillary.com"

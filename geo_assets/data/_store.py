@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
+from uuid import uuid4
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -85,46 +87,76 @@ def open_store(url: str) -> PanoramaStore:
             if not existing.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, f"{existing} is no folder")
         else:
-            fs, root = fsspec.url_to_fs(url)
+            fs, root = _driver(store)
             with suppress(FileNotFoundError):  # an empty store; `exists` would hide every other fault too
                 fs.info(root)
     return store
 
 
 def check_writable(store: PanoramaStore) -> None:
-    """Make a folder's store and write to it, before anything is fetched for it.
+    """Make a folder's store and write to it, or put an object and take it away, before anything is fetched.
 
     Raises:
         StoreUnusable: one may not.
     """
     folder = folder_of(store)
-    if folder is not None:
-        with told(store.url):
+    with told(store.url):
+        if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             with TemporaryFile(dir=folder, suffix=".part", prefix="."):
                 pass
+            return
+        fs, root = _driver(store)
+        probe = f"{root}/.{uuid4().hex}.part"
+        fs.pipe_file(probe, b"")
+        with suppress(PermissionError):  # a writer needs no right to delete
+            fs.rm_file(probe)
 
 
 def folder_of(store: PanoramaStore) -> Path | None:
     """Where a store lies on this machine; None for a remote one."""
-    fs, root = fsspec.url_to_fs(store.url)
-    return Path(str(root)) if isinstance(fs, LocalFileSystem) else None
+    fs, root = _driver(store)
+    return Path(root) if isinstance(fs, LocalFileSystem) else None
 
 
 def sizes(store: PanoramaStore) -> Callable[[Wanted], int]:
-    """A function that tells the stored size of a picture, -1 where there is none, without reading it."""
-    with told(store.url):
-        fs, root = fsspec.url_to_fs(store.url)
+    """A function that tells the stored size of a picture, -1 where there is none, without reading it.
 
-    def size(item: Wanted) -> int:
+    A folder is asked for each. A remote store is listed once, at the first question: a thousand names come in
+    one answer, where asking for each takes a round trip a picture and two for one that is absent.
+    """
+    folder = folder_of(store)
+    listed: dict[str, int] = {}
+    asked = False
+
+    def in_folder(item: Wanted) -> int:
         with told(store.url):
             try:
-                path = f"{root}/{item.image_id}{'.orig.jpg' if item.original else '.jpg'}"
-                return int(fs.info(path)["size"])
-            except FileNotFoundError:
+                return (folder / _file_name(item)).stat().st_size if folder else -1
+            except (FileNotFoundError, NotADirectoryError):
                 return -1
 
-    return size
+    def in_listing(item: Wanted) -> int:
+        nonlocal asked
+        if not asked:
+            with told(store.url), suppress(FileNotFoundError):  # an empty store
+                fs, root = _driver(store)
+                for entry in fs.ls(root, detail=True):
+                    listed[str(entry["name"]).rsplit("/", 1)[-1]] = int(entry["size"] or 0)
+            asked = True
+        return listed.get(_file_name(item), -1)
+
+    return in_listing if folder is None else in_folder
+
+
+def _file_name(item: Wanted) -> str:
+    return f"{item.image_id}{'.orig.jpg' if item.original else '.jpg'}"
+
+
+def _driver(store: PanoramaStore) -> tuple[Any, str]:
+    """The file system of a store and its root there; other processes write too, so nothing is cached."""
+    fs, root = fsspec.url_to_fs(store.url, use_listings_cache=False)
+    return fs, str(root).rstrip("/")
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 It holds the service's sources and data, the task index, the configuration, the hashes of the pictures, and
 `manifest.json` with the hash of every file. Pictures stay in the store: a local one is reached through the
-link `panos`, so that no path of this machine is part of the bundle's content.
+link `panos`, so that no path of this machine is part of the bundle's content; a remote one by its address,
+with the driver among the requirements and credentials from the environment of whoever runs it.
 """
 
 import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ from geo_assets.lineage.versions import manifest_version
 
 PACKAGE = "env_service"
 MANIFEST, IMAGERY, PANOS = "manifest.json", "imagery.json", "panos"
+REQUIREMENTS = "requirements.txt"
+DRIVERS = {"s3": "s3fs", "hf": "huggingface-hub"}
+"""What a container installs besides to read its pictures from a store of that kind."""
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
@@ -44,6 +49,7 @@ def build_bundle(
     # At the top of the folder a container and a Space look for them.
     for name in ("Dockerfile", "README.md"):
         shutil.copyfile(new / PACKAGE / name, new / name)
+    _require_driver(new / PACKAGE / REQUIREMENTS, store_url)
     (new / "tasks").mkdir()
     shutil.copyfile(index.path / "tasks.jsonl", new / "tasks" / f"{split}.jsonl")
     shutil.copyfile(mirror.path / "manifest.json", new / IMAGERY)
@@ -63,6 +69,13 @@ def build_bundle(
     new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
     return files
+
+
+def _require_driver(requirements: Path, store_url: str) -> None:
+    driver = DRIVERS.get(store_url.partition("://")[0]) if "://" in store_url else None
+    if driver is not None:
+        text = requirements.read_text(encoding="utf-8")
+        requirements.write_text(f"{text}{driver}=={installed(driver)}\n", encoding="utf-8")
 
 
 def bundle_version(files: dict[str, str]) -> str:

@@ -84,7 +84,8 @@ def offline_completeness(
     unlisted = [name for name in frames if name not in hashes]
     listed = [name for name in frames if name in hashes]
     remote = "://" in store.url
-    absent = [name for name in listed if not store.exists(name)] if remote else []
+    there = set(store.list_ids()) if remote else set(listed)  # one listing, not a round trip a frame
+    absent = [name for name in listed if name not in there]
     picked = [listed[place] for place in evenly(len(listed), REMOTE_SAMPLE)] if remote else listed
     changed: list[str] = []
     for name in picked:
