@@ -74,7 +74,9 @@ ROWS: dict[str, Row] = {
     ),
     "play page, README, CLI, sensors": Row(_play_page(), tables=False),
     "price table": Row(
-        (("geo_assets/config/prices.yaml", "usd_per_hour: 2.50", "usd_per_hour: 2.75"),), changed=("cost_table",), tables=False
+        (("geo_assets/config/prices.yaml", "usd_per_hour: 2.50", "usd_per_hour: 2.75"),),
+        changed=("cost_table",),
+        tables=False,
     ),
     "reporting curve": Row(
         (("env_service/scoring.py", 'Curve("board-v1")', 'Curve("board-v1", long_decay_km=4000.0)'),)

@@ -37,7 +37,7 @@ def test_a_pass_is_asked_for_when_the_base_is_fresh_and_the_money_is_there(
     def ask(per_run: float) -> tuple[list[dg.RunRequest], list[str]]:
         look = Look(lab.instance, lab.graph, lab.stage, time.time())
         limits = Budget(per_run_usd=per_run, per_day_usd=100, per_month_usd=100)
-        return wanted(look, [lab_arm(BASE, k=1, slug="a")], limits, "2026-11-30")
+        return wanted(look, [lab_arm(BASE, k=1).model_copy(update={"slug": "a"})], limits, "2026-11-30")
 
     ((request,), reasons) = ask(5)
     assert not reasons and request.run_key == "a:2026-11-30"
