@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -21,6 +22,9 @@ sys.path[:0] = [str(TESTS / name) for name in ("sensors", "lineage", "sweeps")]
 from sensors_lab import BUDGET, GRAPH  # noqa: E402
 from sweeps_lab import build_environment, lab_arm, lab_run, lab_stage  # noqa: E402
 
+from geo_assets.config.settings import load_settings, stage_specs  # noqa: E402
+from geo_assets.definitions import build_definitions  # noqa: E402
+from geo_assets.lineage.assets import Stage  # noqa: E402
 from geo_assets.lineage.folders import AssetFolder  # noqa: E402
 from geo_assets.sweeps.factory import sweep_arm  # noqa: E402
 from sensors.base_drift import base_drift_job, series_path  # noqa: E402
@@ -156,47 +160,6 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
     made.stop()
 
 
-def test_a_daemon_launches_what_the_budget_allows_and_no_failing_sweep_twice(deployment: Deployment) -> None:
-    deployment.budget(day=15.0)
-    print("building the small graph", flush=True)
-    deployment.dagster("asset", "materialize", "--select", "*")
-    deployment.write(GRAPH.replace("SEED = 1", "SEED = 2"))
-    deployment.dagster("sensor", "start", "resweep_sensor")
-    deployment.start()
-    with dg.DagsterInstance.from_config(str(deployment.home / "dagster")) as instance:
-        # Ten dollars are spent, five are left: two sweeps of three.
-        well = [("sweep_a", "SUCCESS"), ("sweep_b", "SUCCESS")]
-        deployment.until(instance, lambda: sorted(_launched(instance)) == well)
-        (seen,) = instance.fetch_observations(dg.AssetKey("sweep_c"), limit=5).records
-        observed = seen.event_log_entry.asset_observation
-        assert observed is not None and observed.metadata["price_usd"].value == 2.5
-        assert observed.metadata["not_built_because"].value == "it costs $2.50, and $0.00 are left this day"
-        ticks = _ticks(instance)
-        deployment.until(instance, lambda: _ticks(instance) >= ticks + 2)
-        assert sorted(_launched(instance)) == well, "nothing is launched beyond the budget"
-        deployment.budget(day=17.5)
-        well += [("sweep_c", "SUCCESS"), ("board", "SUCCESS")]
-        deployment.until(instance, lambda: sorted(_launched(instance)) == sorted(well))
-        print("two ran, one was skipped with its price, and ran when the budget was raised", flush=True)
-
-        deployment.stop()
-        deployment.budget(day=1000.0)
-        deployment.write(GRAPH.replace("SEED = 1", "SEED = 3").replace("FAILING = ()", 'FAILING = ("a",)'))
-        deployment.start()
-        failed = [*well, ("sweep_a", "FAILURE"), ("sweep_b", "SUCCESS"), ("sweep_c", "SUCCESS")]
-        deployment.until(instance, lambda: sorted(_launched(instance)) == sorted(failed))
-        ticks = _ticks(instance)
-        deployment.until(instance, lambda: _ticks(instance) >= ticks + 3)
-        assert sorted(_launched(instance)) == sorted(failed), (
-            "it is not tried again while nothing has changed"
-        )
-        deployment.stop()
-        deployment.write(GRAPH.replace("SEED = 1", "SEED = 4"))
-        deployment.start()
-        mended = {*failed[-2:], ("sweep_a", "SUCCESS"), ("board", "SUCCESS")}
-        deployment.until(instance, lambda: mended <= set(_launched(instance)[len(failed) :]))
-
-
 def _standing(home: Path, model: str) -> None:
     """The base's sweep of record, in which this model stood behind its name."""
     made = sweep_arm(lab_run(home, f"sweep_{BASE}"), lab_arm(BASE, k=1, model=model))
@@ -250,3 +213,61 @@ def test_what_cannot_be_compared_is_not_played(tmp_path: Path) -> None:
     assert said is not None and said.user_failure_data is not None
     assert "another environment or harness than today's" in str(said.user_failure_data.description)
     assert not (tmp_path / "drift").exists()
+
+
+def test_the_schedule_itself_says_why_it_does_nothing(tmp_path: Path) -> None:
+    stage = Stage(load_settings({"GEO_HOME": str(tmp_path / "nowhere")}), stage_specs("sandbox"))
+    definitions = build_definitions(stage)
+    schedule = definitions.resolve_schedule_def("base_drift_schedule")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    with dg.instance_for_test() as instance:
+        context = dg.build_schedule_context(
+            instance=instance,
+            repository_def=definitions.get_repository_def(),
+            scheduled_execution_time=datetime(2026, 11, 30, 5, tzinfo=UTC),
+        )
+        tick = schedule.evaluate_tick(context)
+    assert "sweep_best_fixed_point is not built: it is stale: it has never been built" in str(
+        tick.skip_message
+    )
+
+
+def test_a_daemon_launches_what_the_budget_allows_and_no_failing_sweep_twice(deployment: Deployment) -> None:
+    deployment.budget(day=15.0)
+    print("building the small graph", flush=True)
+    deployment.dagster("asset", "materialize", "--select", "*")
+    deployment.write(GRAPH.replace("SEED = 1", "SEED = 2"))
+    deployment.dagster("sensor", "start", "resweep_sensor")
+    deployment.start()
+    with dg.DagsterInstance.from_config(str(deployment.home / "dagster")) as instance:
+        # Ten dollars are spent, five are left: two sweeps of three.
+        well = [("sweep_a", "SUCCESS"), ("sweep_b", "SUCCESS")]
+        deployment.until(instance, lambda: sorted(_launched(instance)) == well)
+        (seen,) = instance.fetch_observations(dg.AssetKey("sweep_c"), limit=5).records
+        observed = seen.event_log_entry.asset_observation
+        assert observed is not None and observed.metadata["price_usd"].value == 2.5
+        assert observed.metadata["not_built_because"].value == "it costs $2.50, and $0.00 are left this day"
+        ticks = _ticks(instance)
+        deployment.until(instance, lambda: _ticks(instance) >= ticks + 2)
+        assert sorted(_launched(instance)) == well, "nothing is launched beyond the budget"
+        deployment.budget(day=17.5)
+        well += [("sweep_c", "SUCCESS"), ("board", "SUCCESS")]
+        deployment.until(instance, lambda: sorted(_launched(instance)) == sorted(well))
+        print("two ran, one was skipped with its price, and ran when the budget was raised", flush=True)
+
+        deployment.stop()
+        deployment.budget(day=1000.0)
+        deployment.write(GRAPH.replace("SEED = 1", "SEED = 3").replace("FAILING = ()", 'FAILING = ("a",)'))
+        deployment.start()
+        failed = [*well, ("sweep_a", "FAILURE"), ("sweep_b", "SUCCESS"), ("sweep_c", "SUCCESS")]
+        deployment.until(instance, lambda: sorted(_launched(instance)) == sorted(failed))
+        ticks = _ticks(instance)
+        deployment.until(instance, lambda: _ticks(instance) >= ticks + 3)
+        assert sorted(_launched(instance)) == sorted(failed), (
+            "it is not tried again while nothing has changed"
+        )
+        deployment.stop()
+        deployment.write(GRAPH.replace("SEED = 1", "SEED = 4"))
+        deployment.start()
+        mended = {*failed[-2:], ("sweep_a", "SUCCESS"), ("board", "SUCCESS")}
+        deployment.until(instance, lambda: mended <= set(_launched(instance)[len(failed) :]))

@@ -12,6 +12,7 @@ import pytest
 from geo_assets.config.prices import Flavor, Prices
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun
+from geo_assets.lineage.folders import AssetFolder, folder_of
 from geo_assets.reports import cost_table
 from geo_assets.reports.cost_table import TABLE, cost_row, cost_table_asset, priced, recorded_of
 from resources.calls import Price
@@ -118,3 +119,20 @@ def test_its_files_say_the_same(tmp_path: Path) -> None:
     text = (folder / f"{TABLE}.txt").read_text()
     assert "1.25" in text and "–" in text and max(map(len, text.splitlines())) <= 80
     assert (folder / f"{TABLE}.csv").read_text().splitlines()[1].startswith("sweep_a,arm,1,3.0,")
+
+
+def test_materialized_by_dagster_it_reads_what_the_instance_holds(tmp_path: Path) -> None:
+    stage, declared = _stage(tmp_path), _declared()
+    for name in priced(declared):
+        folder = AssetFolder(tmp_path, folder_of(name))
+        folder.path.mkdir(parents=True)
+        folder.publish("v", {"episodes": 0})
+    parents = [dg.AssetSpec(name) for name in priced(declared)]
+    with dg.DagsterInstance.ephemeral() as instance:
+        _report(instance, "adapter_run3", seconds=9.0, usd=7.5)
+        table = cost_table_asset(stage, declared).definition(stage)
+        assert dg.materialize([*parents, table], instance=instance).success
+        event = instance.get_latest_materialization_event(dg.AssetKey("cost_table"))
+    assert event is not None and event.asset_materialization is not None
+    assert event.asset_materialization.metadata["total_usd_recorded"].value == 7.5
+    assert "| `adapter_run3` | 1 | 9 |" in str(event.asset_materialization.metadata["table"].value)

@@ -1,7 +1,6 @@
 """What a sensor does where nothing is in order: no home, a broken budget, a definition that is not loaded."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -69,20 +68,3 @@ def test_the_budget_of_the_repository_serves_every_profile(profile: str) -> None
     found = load_automation(profile)  # type: ignore[arg-type]
     assert 0 < found.budget.per_run_usd <= found.budget.per_day_usd <= found.budget.per_month_usd
     assert not found.retrain.auto and found.orphans.grace_minutes > 0
-
-
-def test_the_schedule_itself_says_why_it_does_nothing(tmp_path: Path) -> None:
-    stage = Stage(load_settings({"GEO_HOME": str(tmp_path / "nowhere")}), stage_specs("sandbox"))
-    definitions = build_definitions(stage)
-    schedule = definitions.resolve_schedule_def("base_drift_schedule")
-    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
-    with dg.instance_for_test() as instance:
-        context = dg.build_schedule_context(
-            instance=instance,
-            repository_def=definitions.get_repository_def(),
-            scheduled_execution_time=datetime(2026, 11, 30, 5, tzinfo=UTC),
-        )
-        tick = schedule.evaluate_tick(context)
-    assert "sweep_best_fixed_point is not built: it is stale: it has never been built" in str(
-        tick.skip_message
-    )
