@@ -32,7 +32,9 @@ def play(
         raise GeoError(f"The {split} split in {settings.home} has no tasks to play", "Run: geo report")
     arguments = ["--config", str(built.path / "config.json"), "--port", str(port)]
     # An ordered stop from elsewhere ends the server and says so, like Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Said for both: a shell that starts this in the background has SIGINT ignored, and Python keeps to that.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
     try:
         with ServerProcess(
             "env_service.server", arguments, name="environment service", start_timeout_s=START_LIMIT_S

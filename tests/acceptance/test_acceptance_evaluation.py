@@ -30,8 +30,9 @@ from llm_shapes import Request, Said  # noqa: E402
 from sweeps_lab import Lab, build_environment, double_arm, endpoint_at  # noqa: E402
 
 from geo_assets.sweeps.episode_file import read_episodes  # noqa: E402
-from geo_assets.sweeps.outcomes import OUTCOMES, read_outcomes, write_outcomes  # noqa: E402
+from geo_assets.sweeps.outcomes import OUTCOMES, write_outcomes  # noqa: E402
 from geo_assets.sweeps.serving import served_environment  # noqa: E402
+from geo_assets.sweeps.sidecar import read_outcomes  # noqa: E402
 from geo_assets.sweeps.spending import read_calls  # noqa: E402
 from resources.replies import ANSWERED  # noqa: E402
 

@@ -76,7 +76,7 @@ def test_a_server_ends_with_geo_serve(how: signal.Signals, tmp_path: Path) -> No
     ) as geo:
         server = _server_of(geo.pid)
         port = next(c.laddr.port for c in server.net_connections() if c.status == psutil.CONN_LISTEN)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=90) as answer:
             assert answer.status == 200
         geo.send_signal(how)
         geo.wait(timeout=30)

@@ -55,9 +55,9 @@ def test_it_serves_the_page_and_stops_on_ctrl_c(home: Path) -> None:
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.send_signal(signal.SIGINT)
-    said, errors = process.communicate(timeout=30)
+    said, errors = process.communicate(timeout=90)
     assert (process.returncode, errors) == (0, "") and said.endswith("stopped\n")
-    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert not psutil.wait_procs(children, timeout=60)[1]
 
 
 def test_what_is_missing_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

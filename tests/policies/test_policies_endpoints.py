@@ -28,7 +28,7 @@ def test_a_reply_in_full() -> None:
         "tool_calls": [{"id": "a", "function": {"name": "look", "arguments": {"heading_deg": 1}}}],
     }
     body = {
-        "model": "m-2026",
+        "model": "m-2026-03-01",
         "choices": [{"message": message, "finish_reason": "tool_calls"}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 4},
     }
@@ -40,7 +40,7 @@ def test_a_reply_in_full() -> None:
         {"heading_deg": 1},
     )
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (3, 4)
-    assert (reply.model_reported, reply.attempts) == ("m-2026", 1)
+    assert (reply.model_reported, reply.attempts) == ("m-2026-03-01", 1)
     assert reply.latency_s > 0
 
 

@@ -15,6 +15,7 @@ from sweeps_lab import lab_run, lab_stage
 
 from env_service.errors import GeoError
 from env_service.scoring import board_reward
+from geo_assets.config.arms import load_arms
 from geo_assets.lineage.folders import MissingUpstream
 from geo_assets.reports import charts
 from geo_assets.reports.arm_data import UnequalComparison
@@ -292,7 +293,9 @@ def test_on_an_empty_home_it_names_the_missing_sweep_and_the_command(tmp_path: P
 
 def test_dagster_shows_tables_pictures_and_schema(tmp_path: Path) -> None:
     stage = lab_stage(tmp_path)
-    for slug in ("noisy_oracle", "true_capital", "best_fixed_point", "random_land_point", "never_guesses"):
+    for slug in sorted(
+        {arm for board in load_arms("sandbox").boards.values() for arm in (board.base, *board.ladder)}
+    ):
         publish(tmp_path, slug, NEVER if slug == "never_guesses" else FAR)
     for sweep in adapter_sweeps("sandbox"):
         publish_adapter(tmp_path, sweep, FAR, NEAR)

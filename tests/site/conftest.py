@@ -24,7 +24,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return build_site_in(home)
 
 
-@pytest.fixture(scope="session")
+# Not for the session: the driver keeps an event loop running in this thread, and later tests start their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's chromium; the test is skipped, with this reason, where there is none."""
     if not CHROMIUM.exists():

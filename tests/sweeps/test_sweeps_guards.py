@@ -26,10 +26,11 @@ from geo_assets.sweeps.factory import sweep_arm
 from geo_assets.sweeps.guards import UnevenPasses, whole_passes
 from geo_assets.sweeps.harness import DeadEndpoint, Swept
 from geo_assets.sweeps.lock import SweepLocked, WriterLock
-from geo_assets.sweeps.outcomes import outcome_table, read_outcomes
+from geo_assets.sweeps.outcomes import outcome_table
 from geo_assets.sweeps.scales import TwoRewardScales, one_scale
 from geo_assets.sweeps.served_models import ServedModels, WrongBaseServed, check_served
 from geo_assets.sweeps.serving import served_environment
+from geo_assets.sweeps.sidecar import read_outcomes
 from geo_assets.sweeps.sight import BlindEndpoint
 
 SWATCHES = 3

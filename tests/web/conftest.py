@@ -37,7 +37,8 @@ def server(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield running
 
 
-@pytest.fixture(scope="session")
+# Not for the session: the driver keeps an event loop running in this thread, and later tests start their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
     """The system's Chromium, headless; where there is none, tests are skipped with this reason."""
     found = next(filter(None, map(shutil.which, CHROMIUM)), None)
