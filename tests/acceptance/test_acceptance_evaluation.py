@@ -157,7 +157,7 @@ def test_fifty_kills_lose_nothing_and_repeat_nothing(lab: Lab, tmp_path: Path) -
     write_outcomes(killed, swept.records)
     for name in ("episodes.jsonl", OUTCOMES):
         assert (killed / name).read_bytes() == (tmp_path / "calm" / name).read_bytes()
-    assert read_outcomes(killed).equals(read_outcomes(tmp_path / "calm"))
+    assert read_outcomes(killed).table.equals(read_outcomes(tmp_path / "calm").table)
     print(f"\n{KILLS} kills after {moments[0]} to {moments[-1]} episodes, {len(set(moments))} moments")
 
 

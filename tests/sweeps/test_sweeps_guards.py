@@ -40,7 +40,7 @@ GUESS = [("submit_guess", {"lat": 48.1, "lon": 11.6})]
 def stands_empty(folder: Path) -> bool:
     """No table finds an episode in the folder."""
     try:
-        return bool(read_outcomes(folder).num_rows == 0)
+        return bool(read_outcomes(folder).table.num_rows == 0)
     except GeoError:
         return True
 
@@ -50,7 +50,7 @@ def clean(lab: Lab, arm: ArmSpec, folder: Path, url: str) -> None:
     swept = lab.guarded(arm, folder, endpoint_at(url, arm))
     assert swept.complete
     assert len(swept.records) == 6 * arm.k
-    assert read_outcomes(folder).num_rows == 6 * arm.k
+    assert read_outcomes(folder).table.num_rows == 6 * arm.k
 
 
 # --- 1: wrong base served ---------------------------------------------------------------------------------
