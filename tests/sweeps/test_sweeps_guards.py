@@ -208,7 +208,17 @@ def test_an_endpoint_without_the_base_arm_is_refused() -> None:
 def arm_data(arm: ArmSpec, swept: Swept) -> ArmData:
     table = outcome_table(swept.records)
     columns = {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
-    return ArmData(arm, 6, arm.k, swept.complete, "lab-1", "harness-1", "", "v", columns)
+    return ArmData(
+        spec=arm,
+        tasks=6,
+        k=arm.k,
+        complete=swept.complete,
+        environment_version="lab-1",
+        harness_version="harness-1",
+        prompt_version="",
+        sweep_version="v",
+        columns=columns,
+    )
 
 
 def test_unequal_k_and_unscored_episodes_are_never_paired_and_resume_completes(
