@@ -16,6 +16,7 @@ from env_service.errors import GeoError
 
 MARKER = "_asset.json"
 EPISODES = "episodes.jsonl"
+SWEEPS = "sweeps"
 
 
 class MissingUpstream(GeoError):
@@ -102,7 +103,7 @@ class AssetFolder:
 
 def folder_of(asset: str) -> str:
     """Where an asset's folder stands below the home: under its own name, sweeps under `sweeps/`."""
-    return f"sweeps/{asset.removeprefix('sweep_')}" if asset.startswith("sweep_") else asset
+    return f"{SWEEPS}/{asset.removeprefix('sweep_')}" if asset.startswith("sweep_") else asset
 
 
 def unfinished(published: Published) -> str:
@@ -112,6 +113,8 @@ def unfinished(published: Published) -> str:
     file is younger than the marker.
     """
     facts = published.facts
+    if published.path.parent.name != SWEEPS:
+        return ""  # another asset's figures may well be called episodes, too
     if facts.get("complete") is False:
         wanted = facts.get("episodes", 0) + facts.get("unscored", 0)
         return f"{facts.get('unscored', 'some')} of {wanted or 'its'} episodes have not been scored"

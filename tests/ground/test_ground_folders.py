@@ -7,7 +7,7 @@ import pytest
 
 from env_service.canonical import atomic_write, canonical_json
 from env_service.errors import GeoError
-from geo_assets.lineage.folders import AssetFolder, FailedUpstream, MissingUpstream, require
+from geo_assets.lineage.folders import AssetFolder, FailedUpstream, MissingUpstream, require, unfinished
 from geo_assets.lineage.versions import content_version, manifest_version
 
 
@@ -66,3 +66,11 @@ def test_errors_survive_a_process_boundary() -> None:
     error = pickle.loads(pickle.dumps(MissingUpstream("a needs b", "Run: geo build b")))
     assert isinstance(error, MissingUpstream)
     assert str(error) == "a needs b. Run: geo build b"
+
+
+def test_only_a_sweep_waits_for_episodes(tmp_path: Path) -> None:
+    for name, why in (("report_site", ""), ("sweeps/oracle", "is gone")):
+        AssetFolder(tmp_path, name).publish("version", {"episodes": 3})
+        built = AssetFolder(tmp_path, name).built()
+        assert built is not None
+        assert unfinished(built).endswith(why) and bool(unfinished(built)) == bool(why)
