@@ -62,13 +62,13 @@ class Tables:
         reached: set[Node] = set()
         todo = [node for target in targets for node in self._target(target)]
         while todo:
-            node = todo.pop()
-            if node in reached or self._barred(node, barred):
-                continue
-            reached.add(node)
-            todo.extend(self.edges(node))
-            if not todo:
-                todo.extend(self._acting_on(reached, barred))
+            while todo:
+                node = todo.pop()
+                if node not in reached and not self._barred(node, barred):
+                    reached.add(node)
+                    todo.extend(self.edges(node))
+            # Asked after every round, whatever came last: what is reached must not depend on the order.
+            todo.extend(self._acting_on(reached, barred))
         self._keep()
         found: dict[str, list[str]] = {}
         for module, number in reached:
