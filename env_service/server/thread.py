@@ -26,22 +26,23 @@ class SessionThread:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def settle(value: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
+        def succeed(value: T) -> None:
+            if not future.done():
+                future.set_result(value)
+
+        def fail(error: BaseException) -> None:
+            if not future.done():
                 future.set_exception(error)
-            else:
-                future.set_result(value)  # type: ignore[arg-type]
 
         def job() -> None:
-            value, error = None, None
             try:
                 value = function()
-            except BaseException as raised:
-                error = raised
+            except BaseException as error:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(fail, error)
+                return
             if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, value, error)
+                loop.call_soon_threadsafe(succeed, value)
 
         self._jobs.put(job)
         return await asyncio.wait_for(future, timeout_s)
