@@ -15,8 +15,8 @@ from typing import Any
 sys.modules.setdefault("openenv.core.env_server.web_interface", None)  # type: ignore[arg-type]
 
 # ruff: noqa: E402
-from openenv.core.env_server.interfaces import Environment  # type: ignore[import-untyped]
-from openenv.core.env_server.types import EnvironmentMetadata  # type: ignore[import-untyped]
+from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.types import EnvironmentMetadata
 
 from env_service.episode import INVALID, Episode, Pose
 from env_service.game import MODE_OFFERS, BadSelection, EpisodeOver, Game, NotReset, check_reset_fields
@@ -31,7 +31,7 @@ DESCRIPTION = (
 )
 
 
-class EpisodeEnvironment(Environment):  # type: ignore[misc]
+class EpisodeEnvironment(Environment):
     """One session's play, with the tools of its subclass.
 
     A method marked with `@tool` is a tool on every surface; it gets its checked arguments, changes

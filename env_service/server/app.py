@@ -139,8 +139,8 @@ def _add_descriptions(app: FastAPI, environment: type[EpisodeEnvironment], metri
 
 def _discovery_routes(factory: Any) -> list[BaseRoute]:
     """OpenEnv's discovery routes, taken from an application that is never served."""
-    from openenv.core.env_server.http_server import HTTPEnvServer  # type: ignore[import-untyped]
-    from openenv.core.env_server.types import Action, Observation  # type: ignore[import-untyped]
+    from openenv.core.env_server.http_server import HTTPEnvServer
+    from openenv.core.env_server.types import Action, Observation
 
     whole = FastAPI()
     HTTPEnvServer(factory, Action, Observation, max_concurrent_envs=1, env_name=NAME).register_routes(

@@ -26,22 +26,22 @@ def application(panoramas: list[bytes]) -> Any:
     """OpenEnv's application; `reset` with `index` chooses the panorama."""
     # OpenEnv falls back by itself where its optional page cannot be imported; that page takes seconds.
     sys.modules.setdefault("openenv.core.env_server.web_interface", None)  # type: ignore[arg-type]
-    from openenv.core.env_server.http_server import create_fastapi_app  # type: ignore[import-untyped]
-    from openenv.core.env_server.interfaces import Environment  # type: ignore[import-untyped]
-    from openenv.core.env_server.types import Action, Observation, State  # type: ignore[import-untyped]
+    from openenv.core.env_server.http_server import create_fastapi_app
+    from openenv.core.env_server.interfaces import Environment
+    from openenv.core.env_server.types import Action, Observation, State
 
-    class Look(Action):  # type: ignore[misc]
+    class Look(Action):
         """Turn to a heading."""
 
         heading_deg: float = 0.0
         fov_deg: float = 90.0
 
-    class View(Observation):  # type: ignore[misc]
+    class View(Observation):
         """What the camera sees."""
 
         image_base64: str = ""
 
-    class Looking(Environment):  # type: ignore[misc]
+    class Looking(Environment):
         """One panorama at a time."""
 
         SUPPORTS_CONCURRENT_SESSIONS = True
