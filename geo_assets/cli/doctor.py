@@ -45,7 +45,7 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Machine-readable.
         checks.append(("MAPILLARY_ACCESS_TOKEN", token, said, "export MAPILLARY_ACCESS_TOKEN=…"))
         for name, need in (("ANTHROPIC_API_KEY", "arms of anthropic"), ("OPENAI_API_KEY", "arms of openai"),
                            ("HF_TOKEN", "arms over the inference router, and the Hub"),
-                           ("GEO_VLLM_URL", "sweeps of adapters, at a vLLM server")):  # fmt: skip
+                           ("GEO_VLLM_URL", "sweeps of adapters, where no job is wanted,")):  # fmt: skip
             there = bool(os.environ.get(name))
             checks.append((name, there, "set" if there else f"unset: {need} need it", f"export {name}=…"))
     if settings.profile == "recorded":

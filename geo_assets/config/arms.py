@@ -151,6 +151,11 @@ class ArmSpec(_Frozen):
             raise ValueError("runtime.budget_usd needs the arm's price")
         return self
 
+    @property
+    def by_job(self) -> bool:
+        """Whether a job of ours serves the model, for as long as the sweep lasts."""
+        return self.provider == "self_hosted" and not self.base_url
+
     def identity(self) -> dict[str, Any]:
         """What alters an episode, as JSON: two arms with equal identities play alike.
 

@@ -1,27 +1,30 @@
 """The endpoint of an adapter sweep: one server for the base and the adapter on it.
 
 In the sandbox it is our own, started from the two folders for as long as the sweep lasts. Live it is a vLLM
-server of the user's, wherever `GEO_VLLM_URL` says. Before anything is asked, what the adapter recorded about
-its base is held against the base model that stands here.
+server of the user's where `GEO_VLLM_URL` names one, and otherwise a job's, which carries the adapter to a
+rented card and ends with the sweep. Before anything is asked, what the adapter recorded about its base is
+held against the base model that stands here.
 """
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
-from geo_assets.config.settings import Profile
+from geo_assets.config.compute import ComputeSettings, flavor_for, open_compute
 from geo_assets.lineage.folders import Published
 from geo_assets.sweeps.adapter_arms import AdapterSweep
 from geo_assets.sweeps.kept import KeptServer
+from geo_assets.sweeps.self_hosted import PORT, Hosting, hosted_endpoint, vllm_command
 from geo_assets.sweeps.served_models import WrongBaseServed
 from geo_assets.sweeps.serving import command_of
 from geo_assets.training.weights import weights_sha256
+from resources.compute import PYTHON
 
 VLM_SERVER = "resources.sandbox.vlm.server"
 ADDRESS_VARIABLE = "GEO_VLLM_URL"
@@ -59,12 +62,14 @@ class Serving:
     Attributes:
         base_url: address, `/v1` included.
         key: bearer token.
-        kept: the server, where it is ours.
+        kept: the server, where it is a process of ours.
+        cost: what a job that served them cost; there once it has been torn down.
     """
 
     base_url: str
     key: SecretStr | None = None
     kept: tuple[KeptServer, ...] = ()
+    cost: Mapping[str, object] = field(default_factory=dict)
 
 
 def check_lineage(pair: Pair) -> None:
@@ -103,15 +108,39 @@ def check_lineage(pair: Pair) -> None:
 
 @contextmanager
 def served_pair(
-    sweep: AdapterSweep, pair: Pair, profile: Profile, environ: Mapping[str, str] | None = None
+    sweep: AdapterSweep,
+    pair: Pair,
+    compute: ComputeSettings,
+    say: Callable[[str], None] = print,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Serving]:
     """The endpoint for as long as it is needed.
 
+    Args:
+        sweep: the two arms.
+        pair: what they are made of.
+        compute: where jobs run.
+        say: told how far a job is.
+        environ: the variables, if not this process's.
+
     Raises:
-        GeoError: the address is not set, or the server does not start (its own sentence says why).
+        GeoError: no job can be had, or the server does not start (its own sentence says why).
     """
-    if profile == "live":
-        yield live_endpoint(sweep, pair, os.environ if environ is None else environ)
+    if sweep.profile == "live" and (own := live_endpoint(os.environ if environ is None else environ)):
+        yield own
+        return
+    if sweep.profile == "live" or compute.where == "hub":
+        hosting = pair_hosting(sweep, pair)
+        try:
+            open_compute(compute, flavor_for(compute, hosting.hardware), hosting.asset)
+        except GeoError as error:
+            raise GeoError(
+                error.problem,
+                f"{error.fix}; or serve the two yourself: {serve_command(sweep, pair)}; then set "
+                f"{ADDRESS_VARIABLE}=http://HOST:{PORT} and run: {command_of(sweep.slug)}",
+            ) from None
+        with hosted_endpoint(hosting, compute, say) as hosted:
+            yield Serving(hosted.base_url, hosted.key, cost=hosted.cost)
         return
     weights = pair.adapter.path / ADAPTER
     options = ["--base", f"{sweep.base.slug}={pair.base.path / WEIGHTS}"]
@@ -128,30 +157,49 @@ def served_pair(
         yield Serving(f"{server.url}/v1", None, (server,))
 
 
-def live_endpoint(sweep: AdapterSweep, pair: Pair, environ: Mapping[str, str]) -> Serving:
-    """The user's vLLM server.
+def live_endpoint(environ: Mapping[str, str]) -> Serving | None:
+    """The user's own vLLM server; None where none is named, so that a job is to serve.
 
     Raises:
-        GeoError: no address is set; the message gives a command line that serves the two.
+        GeoError: what is named is no address.
     """
     address = environ.get(ADDRESS_VARIABLE, "").strip().rstrip("/")
     if not address:
-        raise GeoError(
-            f"Sweep {sweep.slug} needs {ADDRESS_VARIABLE}, the address of a vLLM server, which is not set",
-            f"Serve the two, for example with: {serve_command(sweep, pair)}; then set "
-            f"{ADDRESS_VARIABLE}=http://HOST:8000 and run: {command_of(sweep.slug)}",
-        )
+        return None
     if not address.startswith(("http://", "https://")):
         raise GeoError(f"{ADDRESS_VARIABLE}={address} is no address", "It begins with http:// or https://")
     key = environ.get(KEY_VARIABLE, "")
     return Serving(f"{address.removesuffix('/v1')}/v1", SecretStr(key) if key else None)
 
 
-def serve_command(sweep: AdapterSweep, pair: Pair) -> str:
-    """A command line that serves base and adapter as the sweep wants them."""
-    weights: Path = pair.adapter.path / ADAPTER
-    return (
-        f"vllm serve {pair.root} --revision {pair.revision} --served-model-name {sweep.base.slug} "
-        f"--enable-lora --max-lora-rank {sweep.run.lora.r} --lora-modules {sweep.adapter.slug}={weights} "
-        "--enable-auto-tool-choice --tool-call-parser qwen3_coder --generation-config vllm"
+def pair_hosting(sweep: AdapterSweep, pair: Pair) -> Hosting:
+    """How a job serves base and adapter: vLLM a repository of the Hub, our own server tiny weights."""
+    base, adapter, weights = sweep.base.slug, sweep.adapter.slug, pair.base.path / WEIGHTS
+    folders = {"adapter": pair.adapter.path / ADAPTER}
+    if weights.is_dir():
+        # Under its revision, by which the endpoint's card is recognised wherever the folder is carried to.
+        folders[pair.revision] = weights
+        command: tuple[str, ...] = (PYTHON, "-m", VLM_SERVER, "--base", f"{base}={{{pair.revision}}}")
+        command += ("--adapter", f"{adapter}={{adapter}}", "--port", str(PORT))
+    else:
+        command = pair_command(sweep, pair, "{adapter}")
+    return Hosting(
+        asset=f"sweep_{sweep.slug}",
+        model=base,
+        root="" if weights.is_dir() else pair.root,
+        command=command,
+        folders=folders,
+        versions={"base": pair.base.data_version, "adapter": pair.adapter.data_version},
     )
+
+
+def pair_command(sweep: AdapterSweep, pair: Pair, adapter: str) -> tuple[str, ...]:
+    """The vLLM server of both, for an adapter in a folder."""
+    lora = ("--enable-lora", "--max-lora-rank", str(sweep.run.lora.r))
+    modules = ("--lora-modules", f"{sweep.adapter.slug}={adapter}")
+    return (*vllm_command(pair.root, pair.revision, sweep.base.slug), *lora, *modules)
+
+
+def serve_command(sweep: AdapterSweep, pair: Pair) -> str:
+    """A command line that serves base and adapter here, as the sweep wants them."""
+    return shlex.join(pair_command(sweep, pair, str(pair.adapter.path / ADAPTER)))

@@ -3,11 +3,12 @@
 Two arms, four passes each, every turn kept. The endpoint must list the base and the adapter on it before and
 after, the adapter must have been trained on this very version of the base, and its replies must differ from
 the base's; otherwise the sweep is refused, and what was played under doubt is set aside. A new adapter plays
-anew and leaves the base arm's episodes as they are. Costs a minute in the sandbox; live, the GPU it needs.
+anew and leaves the base arm's episodes as they are. Costs a minute in the sandbox; live, a card for about an
+hour, rented for as long as the sweep lasts.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,11 @@ from env_service.canonical import atomic_write, canonical_json, sha256_hex
 from env_service.client import GeoGuessrEnv
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
+from geo_assets.config.compute import load_compute
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.folders import MARKER, Published
+from geo_assets.lineage.jobs import POOL
 from geo_assets.sweeps.adapter_arms import PASSES, AdapterSweep, adapter_sweeps
 from geo_assets.sweeps.adapter_outcome import SEEN, Side, check_specs, made_of, seen_in
 from geo_assets.sweeps.adapter_serving import VLM_SERVER, Pair, Serving, check_lineage, served_pair
@@ -38,6 +41,7 @@ from geo_assets.sweeps.outcomes import write_outcomes
 from geo_assets.sweeps.pictures import strip
 from geo_assets.sweeps.protocol_tools import opening_content, tool_definitions
 from geo_assets.sweeps.replay import replay
+from geo_assets.sweeps.self_hosted import hosting_estimate
 from geo_assets.sweeps.served_models import Opening, ServedModels, WrongBaseServed, check_served, probe
 from geo_assets.sweeps.serving import served_environment
 from geo_assets.sweeps.sight import Sight, pictures_change_replies
@@ -79,6 +83,8 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         kinds={"json", "parquet"},
         folders={name: folder_name(sweep.slug)},
         descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},
+        pool=POOL if sweep.profile == "live" else None,
+        estimate=lambda stage: hosting_estimate() if sweep.profile == "live" else None,
         priority=7,
         tags={"arm_kind": sweep.adapter.kind, "provider": sweep.adapter.provider, "protocol": "tools"},
         checks=check_specs(),
@@ -121,14 +127,16 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
             store = SweepStore(folder, lock, identities[arm.slug], run.say)
             sides.append(Side(arm, store, frozenset(store.keys)))
         swept = _standing(sides, tasks, top, digest)
+        cost: Mapping[str, object] = {}
         if swept is not None:
             total = sum(len(one.records) for one in swept)
             run.say(f"{sweep.slug}: all {total:,} episodes are there; nothing is asked again")
         else:
-            swept = _play(run, sweep, sides, environment, pair, harness, digest)
+            swept, cost = _play(run, sweep, sides, environment, pair, harness, digest)
         for side in sides:
             write_outcomes(side.store.folder, side.store.records.values())
-    return made_of(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
+    made = made_of(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
+    return replace(made, metadata={**made.metadata, **cost})
 
 
 def arm_identities(
@@ -186,12 +194,12 @@ def _play(
     pair: Pair,
     harness: str,
     digest: str,
-) -> list[Swept]:
-    """Serve, look at the endpoint, play both arms, look again."""
+) -> tuple[list[Swept], Mapping[str, object]]:
+    """Serve, look at the endpoint, play both arms, look again; also what a job that served them cost."""
     workers = max(arm.runtime.workers for arm in sweep.arms)
     with (
         served_environment(environment.path / CONFIG, workers, sweep.slug) as served,
-        served_pair(sweep, pair, sweep.profile) as serving,
+        served_pair(sweep, pair, load_compute(run.settings), run.say) as serving,
     ):
         kept = (served, *serving.kept)
         endpoint = ServedModels(serving.base_url, serving.key)
@@ -227,7 +235,7 @@ def _play(
             _picture(side, one, served.url, kept)
     body = {"identity": digest, "probe": found.facts(), "sight": sight.facts()}
     atomic_write(run.folder(folder_name(sweep.slug)).path / SEEN, canonical_json(body))
-    return swept
+    return swept, serving.cost
 
 
 def _plan(

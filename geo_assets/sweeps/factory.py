@@ -27,6 +27,7 @@ from geo_assets.sweeps.outcomes import write_outcomes
 from geo_assets.sweeps.pictures import inline, strip
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import replay
+from geo_assets.sweeps.self_hosted import hosting_estimate
 from geo_assets.sweeps.serving import served_environment, served_model
 from geo_assets.sweeps.spending import price_of, read_calls, unrecorded
 from geo_assets.sweeps.store import SweepStore
@@ -73,10 +74,9 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         kinds={"json", "parquet"},
         folders={name: folder_name(arm.slug)},
         descriptions={name: description},
-        pool=POOL if arm.provider == "self_hosted" and not arm.base_url else None,
+        pool=POOL if arm.by_job else None,
         tags={"arm_kind": arm.kind, "provider": arm.provider, "protocol": arm.protocol},
-        # It stops there, so it cannot cost more.
-        estimate=lambda stage: Estimate(60.0, usd=limit) if (limit := arm.runtime.budget_usd) else None,
+        estimate=lambda stage: _estimate(arm),
         checks=[
             # Not blocking: an incomplete arm is shown as incomplete on the board, and never paired.
             CheckSpec(PASSES_COMPLETE, "Every pass over every task has been scored.", blocking=False),
@@ -87,6 +87,14 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         return sweep_arm(run, arm)
 
     return sweep
+
+
+def _estimate(arm: ArmSpec) -> Estimate | None:
+    """What a sweep costs: its budget where it has one, and a card's hour where a job serves the model."""
+    limit = arm.runtime.budget_usd
+    if arm.by_job:
+        return hosting_estimate()
+    return Estimate(60.0, usd=limit) if limit else None
 
 
 def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:

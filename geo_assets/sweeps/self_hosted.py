@@ -7,19 +7,26 @@ leaves its job running and billed: the next sweep of the same model goes on with
 at last, and it carries the labels by which orphans are found.
 """
 
+import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pydantic import SecretStr
 
+from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
 from geo_assets.config.compute import ComputeSettings, flavor_for, load_compute, open_compute
+from geo_assets.config.prices import load_prices
 from geo_assets.config.settings import load_settings
-from geo_assets.lineage.jobs import cost_metadata
+from geo_assets.lineage.costs import Estimate
+from geo_assets.lineage.jobs import Payload, cost_metadata
 from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.serve_job import FREE_PORT
 from geo_assets.sweeps.served_models import Card, ServedModels
 from resources.compute import (
     ASSET,
@@ -29,15 +36,21 @@ from resources.compute import (
     LOCAL,
     PROJECT,
     PROJECT_NAME,
+    PYTHON,
     Compute,
     Job,
     JobFailed,
     JobRequest,
 )
+from resources.compute.artifacts import put_folder, remove_folder
+from resources.compute.inside import PAYLOAD
 from resources.endpoints import ProviderError
 from resources.hub import observe_model
 
 PORT = 8000
+SERVE_JOB = "geo_assets.sweeps.serve_job"
+HARDWARE, EXPECTED_HOURS = "1xA100", 1.0
+"""What a served model is given, and how long its sweep is expected to take before one was recorded."""
 SAY_EVERY_S = 10.0
 TAIL = 3
 
@@ -54,7 +67,9 @@ class Hosting:
         asset: what it is served for, as its label and in messages.
         model: the id that is asked for.
         root: repository or folder that its weights must come from; anything if empty.
-        command: program and arguments; listens on `PORT`.
+        command: program and arguments; listens on `PORT`. `{name}` stands for a carried folder.
+        folders: folders of ours that the job needs, by name.
+        versions: what names their contents: a job that serves others is not gone on with.
         hardware: as `prices.yaml` names it.
         start_s: how long it may take until it answers, waiting for hardware included.
         timeout_s: time limit of the job.
@@ -65,7 +80,9 @@ class Hosting:
     model: str
     root: str
     command: tuple[str, ...]
-    hardware: str = "1xA100"
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    hardware: str = HARDWARE
     start_s: float = 1800.0
     timeout_s: float = 4 * 3600.0
     env: Mapping[str, str] = field(default_factory=dict)
@@ -128,18 +145,22 @@ def hosted_endpoint(
     """
     flavor = flavor_for(settings, hosting.hardware)
     compute = open_compute(settings, flavor, hosting.asset)
+    served = {"command": list(hosting.command), "flavor": flavor, "versions": dict(hosting.versions)}
     labels = {
         PROJECT: PROJECT_NAME,
         HOME: settings.home_label,
         ASSET: hosting.asset,
-        FINGERPRINT: content_version({"command": list(hosting.command), "flavor": flavor}),
+        FINGERPRINT: content_version(served),
         LAUNCH: "served",
     }
+    # By content and not by launch: who goes on with a job that was left running knows where its folders are.
+    carried = f"{settings.jobs_url}/{hosting.asset}/served-{labels[FINGERPRINT][:12]}"
     hosted: Hosted | None = None
     try:
         job = next((job for job in compute.find(labels) if job.live), None)
         if job is None:
-            job = compute.submit(_request(hosting, settings, flavor, labels))
+            command = _carried(hosting, settings, carried) if hosting.folders else hosting.command
+            job = compute.submit(_request(hosting, command, settings, flavor, labels))
             say(f"Launched job {job.id} on {flavor} to serve {hosting.model}: {job.url}")
         else:
             say(f"Going on with job {job.id}, which serves {hosting.model} already: {job.url}")
@@ -150,18 +171,45 @@ def hosted_endpoint(
         for left in (left for left in compute.find(labels) if left.live):
             compute.cancel(left.id)
             say(f"Cancelled job {left.id}, which served {hosting.model}")
+        if hosting.folders:
+            remove_folder(carried)
         if hosted is not None:
             status = compute.status(hosted.job.id)
             hosted.cost.update(cost_metadata(hosted.job, status, settings))  # in place: others hold it
 
 
+def hosting_estimate() -> Estimate:
+    """What a sweep of a served model costs, as long as none has been recorded."""
+    prices, seconds = load_prices(), 3600.0 * EXPECTED_HOURS
+    flavor = prices.flavor_of(HARDWARE)
+    return Estimate(seconds, prices.gpu_seconds(flavor, seconds), prices.usd(flavor, seconds))
+
+
+def _carried(hosting: Hosting, settings: ComputeSettings, address: str) -> tuple[str, ...]:
+    """The command of a job that first fetches folders of ours, which are stored for it."""
+    payload = Payload(address, settings.remote_store)
+    body = {
+        "command": [FREE_PORT if word == str(PORT) else word for word in hosting.command],
+        "folders": {name: payload.folder(path, name) for name, path in hosting.folders.items()},
+    }
+    with tempfile.TemporaryDirectory() as aside:
+        atomic_write(Path(aside) / PAYLOAD, json.dumps(body).encode())
+        put_folder(Path(aside), f"{address}/payload")
+    # On its own command line too, where a place that gives jobs other ports finds and replaces it.
+    return (PYTHON, "-m", SERVE_JOB, "--payload", f"{address}/payload", "--port", str(PORT))
+
+
 def _request(
-    hosting: Hosting, settings: ComputeSettings, flavor: str, labels: Mapping[str, str]
+    hosting: Hosting,
+    command: tuple[str, ...],
+    settings: ComputeSettings,
+    flavor: str,
+    labels: Mapping[str, str],
 ) -> JobRequest:
     rented = flavor != LOCAL
     return JobRequest(
         name=hosting.asset,
-        command=hosting.command,
+        command=command,
         labels=labels,
         timeout_s=hosting.timeout_s,
         flavor=flavor,

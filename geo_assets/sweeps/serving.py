@@ -81,7 +81,7 @@ def served_model(arm: ArmSpec, config: Path, say: Callable[[str], None] = print)
             POLICY_SERVER, options, name="sandbox policy server", command=command, config=config
         ) as server:
             yield from _open(arm, f"{server.url}/v1", None, (server,))
-    elif arm.provider == "self_hosted" and not arm.base_url:
+    elif arm.by_job:
         with served_arm(arm, say) as hosted:
             yield from _open(arm, hosted.base_url, hosted.key, cost=hosted.cost)
     else:

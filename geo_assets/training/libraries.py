@@ -1,5 +1,6 @@
 """What a training depends on besides our own code, and what it costs as long as none has been recorded."""
 
+from geo_assets.config.prices import load_prices
 from geo_assets.config.runs import RunSpec
 from geo_assets.lineage.costs import Estimate
 
@@ -10,7 +11,6 @@ TRAINING_LIBRARIES = tuple(f"deploy/locks/cpu.txt#{name}" for name in _NAMES)
 A100_HOURS_PER_TASK = 0.04
 """Per task of an optimizer step with its eight rollouts: published as 1,000 steps of one task in ten hours on
 four cards."""
-USD_PER_A100_HOUR = 2.5
 CPU_SECONDS_PER_STEP = 1.5
 CPU = "cpu"
 
@@ -20,5 +20,7 @@ def training_estimate(spec: RunSpec) -> Estimate:
     if spec.hardware.lower() == CPU:
         return Estimate(seconds=30.0 + CPU_SECONDS_PER_STEP * spec.steps)
     hours = A100_HOURS_PER_TASK * spec.tasks_per_step * spec.generations / 8 * spec.steps
-    cards = int(spec.hardware.split("x")[0]) if spec.hardware[:1].isdigit() else 1
-    return Estimate(seconds=3600.0 * hours / cards, gpu_seconds=3600.0 * hours, usd=USD_PER_A100_HOUR * hours)
+    prices = load_prices()
+    flavor = prices.flavor_of(spec.hardware)
+    seconds = 3600.0 * hours / max(1, prices.flavors[flavor].gpus)
+    return Estimate(seconds, prices.gpu_seconds(flavor, seconds), prices.usd(flavor, seconds))

@@ -1,11 +1,13 @@
 """A real training on a rented job, over an object store, and a sweep of a model that a job serves."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
 import dagster as dg
+import httpx
 import pytest
 from moto.server import ThreadedMotoServer
 
@@ -15,12 +17,16 @@ sys.path[:0] = [str(TESTS / folder) for folder in ("compute", "doubles", "traini
 from compute_lab import IMAGE, rented  # noqa: E402
 from fake_hub import FakeHub  # noqa: E402
 from sweeps_lab import build_environment, lab_arm  # noqa: E402
+from sweeps_lab import lab_run as sweeps_run  # noqa: E402
 from training_lab import lab_run, make_model, served, write_world  # noqa: E402
+from vlm_lab import opening_of, publish_adapter, publish_base  # noqa: E402
 
 from geo_assets.config.compute import load_compute  # noqa: E402
 from geo_assets.config.settings import load_settings, stage_specs  # noqa: E402
 from geo_assets.lineage.assets import Stage  # noqa: E402
 from geo_assets.lineage.folders import AssetFolder  # noqa: E402
+from geo_assets.sweeps.adapter_arms import adapter_sweeps  # noqa: E402
+from geo_assets.sweeps.adapter_sweep import sweep_pair  # noqa: E402
 from geo_assets.sweeps.harness import make_plan, run_sweep  # noqa: E402
 from geo_assets.sweeps.lock import WriterLock  # noqa: E402
 from geo_assets.sweeps.self_hosted import PORT, Hosting, hosted_endpoint  # noqa: E402
@@ -47,6 +53,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    httpx.post(f"http://{host}:{port}/moto-api/reset").raise_for_status()  # moto keeps one state a process
     told = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "eu-central-1"}
     for name, value in {**told, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY}.items():
         monkeypatch.setenv(name, value)
@@ -89,6 +96,33 @@ def test_an_adapter_trained_on_a_rented_job_is_the_one_trained_here(
     assert str(home) not in str({**job.spec, "environment": 0}), "nothing of this machine's disk is named"
     kept = [path for path in home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert not kept
+
+
+def test_an_adapter_is_swept_beside_its_base_by_a_job_that_both_were_carried_to(
+    hub: FakeHub, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in rented(hub, GEO_JOBS_URL=bucket).items():
+        monkeypatch.setenv(name, value)
+    home = tmp_path / "home"
+    config = build_environment(home, 2)
+    with served_environment(config, 2) as served_here:
+        opening, tools = opening_of(served_here.url)
+    publish_base(home, opening, tools)
+    publish_adapter(home)
+    sweep, said = adapter_sweeps("sandbox")[0], list[str]()
+    made = sweep_pair(sweeps_run(home, f"sweep_{sweep.slug}", said), sweep)
+    assert made.facts["complete"] and made.facts["episodes"] == 2 * 4 * 2
+    (job,) = hub.jobs.values()
+    assert job.stage == "CANCELED" and made.metadata["job_id"] == job.id
+    assert made.metadata["flavor"] == "a100-large" and str(home) not in str(job.spec["command"])
+    assert any("base and adapter are served, and they differ" in line for line in said)
+    folders = boto3.client("s3").list_objects_v2(Bucket="jobs").get("Contents", [])
+    assert not folders, "what was carried to the job is cleared away with it"
+    # The same two, served here: the same episodes, so the same version.
+    monkeypatch.setenv("GEO_COMPUTE", "local")
+    shutil.rmtree(home / "sweeps")
+    again = sweep_pair(sweeps_run(home, f"sweep_{sweep.slug}", []), sweep)
+    assert again.data_version == made.data_version
 
 
 def test_a_sweep_of_a_model_that_a_job_serves(
