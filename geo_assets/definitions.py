@@ -18,6 +18,7 @@ from geo_assets.environment.deployment_local import deployment_local
 from geo_assets.environment.eval_environment import eval_environment
 from geo_assets.environment.train_environment import train_environment
 from geo_assets.lineage.assets import GeoAsset, Stage
+from geo_assets.lineage.fingerprint import keep
 from geo_assets.reports.board_table import board_table_asset
 from geo_assets.reports.cost_table import cost_table_asset
 from geo_assets.reports.findings import findings_asset
@@ -88,7 +89,7 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         )
     )
     automatic = automations(stage)
-    return dg.Definitions(
+    definitions = dg.Definitions(
         assets=[asset.definition(stage) for asset in declared],
         jobs=[
             dg.define_asset_job(WHOLE_GRAPH, description="Every asset; `geo build` runs a part of it."),
@@ -98,6 +99,8 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         schedules=automatic.schedules,
         executor=step_executor(),
     )
+    keep()
+    return definitions
 
 
 def ends_of(declared: Sequence[GeoAsset]) -> list[str]:

@@ -1,5 +1,6 @@
 """The `geo` command. Exit codes: 0 ok, 1 failed, 2 usage; errors are one sentence and the next command."""
 
+import gc
 import os
 import sys
 
@@ -69,6 +70,9 @@ def _register() -> None:
 
 def main() -> None:
     """Entry point of `geo`."""
+    # A command imports two thousand modules, nothing of which is garbage: looking for it took a sixth of
+    # the time of `geo stale`.
+    gc.set_threshold(100_000, 50, 1000)
     _register()
     try:
         app()

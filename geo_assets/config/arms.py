@@ -7,6 +7,7 @@ of the machinery that runs it, how many passes are wanted) can change without re
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,13 +25,14 @@ from pydantic import (
 from env_service.errors import GeoError
 from geo_assets.config.arms_yaml import (
     ArmsFileError,
-    compose,
+    compose_text,
     line_of,
     locate,
     mapping,
     only,
     plain,
     sequence,
+    text_of,
 )
 from geo_assets.config.settings import Profile
 from geo_assets.sweeps.prompts import prompt
@@ -202,8 +204,12 @@ def load_arms(profile: Profile, path: Path = ARMS_FILE) -> Arms:
         ArmsFileError: broken YAML, an unknown key, provider or protocol, a repeated slug, or a board that
             names an arm its profiles do not have.
     """
-    root = compose(path)
-    body = mapping(root, path, "the file")
+    return _arms_of(text_of(path), profile, path)
+
+
+@lru_cache(maxsize=8)
+def _arms_of(text: str, profile: Profile, path: Path) -> Arms:
+    body = mapping(compose_text(text, path), path, "the file")
     only(body, {"defaults", "boards", "arms"}, path)
     if "defaults" in body:
         mapping(body["defaults"], path, "defaults")

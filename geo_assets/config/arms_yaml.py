@@ -41,12 +41,35 @@ def compose(path: Path) -> yaml.Node:
     Raises:
         ArmsFileError: it cannot be read, is no YAML, or says something that arms have no use for.
     """
-    return _composed(_text(path), path)
+    return compose_text(text_of(path), path)
+
+
+def text_of(path: Path) -> str:
+    """A file's text.
+
+    Raises:
+        ArmsFileError: it cannot be read, is too large or no UTF-8.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ArmsFileError(path, None, f"the file cannot be read ({error.strerror})") from None
+    if len(data) > MAX_BYTES:
+        raise ArmsFileError(path, None, f"the file has {len(data):,} bytes; {MAX_BYTES:,} are read at most")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ArmsFileError(path, line, f"byte 0x{data[error.start]:02x} is no UTF-8") from None
 
 
 @lru_cache(maxsize=8)
-def _composed(text: str, path: Path) -> yaml.Node:
-    """The tree of a text; the graph's definitions ask for the same few files again and again."""
+def compose_text(text: str, path: Path) -> yaml.Node:
+    """The tree of a file's text; the graph's definitions ask for the same few files again and again.
+
+    Raises:
+        ArmsFileError: see `compose`.
+    """
     try:
         _refuse_deep(text, path)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -178,20 +201,6 @@ class _Plainness:
 
     def _refuse(self, node: yaml.Node, problem: str) -> None:
         raise ArmsFileError(self._path, line_of(node), problem)
-
-
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ArmsFileError(path, None, f"the file cannot be read ({error.strerror})") from None
-    if len(data) > MAX_BYTES:
-        raise ArmsFileError(path, None, f"the file has {len(data):,} bytes; {MAX_BYTES:,} are read at most")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ArmsFileError(path, line, f"byte 0x{data[error.start]:02x} is no UTF-8") from None
 
 
 def _refuse_deep(text: str, path: Path) -> None:

@@ -7,6 +7,7 @@ that done, so a sandbox value is part of nothing but the sandbox asset.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -17,13 +18,14 @@ from env_service.errors import GeoError
 from env_service.scoring import Curve
 from geo_assets.config.arms_yaml import (
     ArmsFileError,
-    compose,
+    compose_text,
     line_of,
     locate,
     mapping,
     only,
     plain,
     sequence,
+    text_of,
 )
 from geo_assets.config.settings import Profile
 
@@ -207,8 +209,12 @@ def load_runs(profile: Profile, path: Path = RUNS_FILE) -> Runs:
         ArmsFileError: broken YAML, an unknown key, a value out of range, a repeated slug, or a run that
             extends one that does not stand above it.
     """
-    root = compose(path)
-    body = mapping(root, path, "the file")
+    return _runs_of(text_of(path), profile, path)
+
+
+@lru_cache(maxsize=8)
+def _runs_of(text: str, profile: Profile, path: Path) -> Runs:
+    body = mapping(compose_text(text, path), path, "the file")
     only(body, {"defaults", "runs"}, path)
     defaults = body.get("defaults")
     if defaults is not None:

@@ -67,6 +67,8 @@ class DagsterState:
     def __init__(self, instance: DagsterInstance, graph: Any) -> None:
         self._instance, self._graph = instance, graph
         self._resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+        # All at once: one query for each asset takes longer than everything else that a plan does.
+        self._resolver.instance_queryer.prefetch_asset_records(graph.materializable_asset_keys)
 
     @cached_property
     def order(self) -> list[str]:

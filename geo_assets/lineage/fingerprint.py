@@ -21,7 +21,7 @@ from env_service.canonical import canonical_json, sha256_file, sha256_hex
 from geo_assets.lineage import references
 from geo_assets.lineage.references import Tables, UnfollowableCode
 
-__all__ = ["NEUTRAL", "Fingerprint", "UnfollowableCode", "code_version", "fingerprint", "forget"]
+__all__ = ["NEUTRAL", "Fingerprint", "UnfollowableCode", "code_version", "fingerprint", "forget", "keep"]
 
 NEUTRAL = (
     # Words for people, and the package's own number: an environment is served under that of its behaviour.
@@ -32,6 +32,7 @@ NEUTRAL = (
     "geo_assets.config.settings",
     "geo_assets.config.arms_yaml",
     # What turns a function into an asset, and what decides when it runs.
+    "geo_assets.lineage._closures",
     "geo_assets.lineage.assets",
     "geo_assets.lineage.costs",
     "geo_assets.lineage.dagster_internals",
@@ -129,6 +130,11 @@ def fingerprint(
     data |= {path: _input_hash(path) for path in inputs}
     value = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else spec
     return Fingerprint(symbols, data, value, extra)
+
+
+def keep() -> None:
+    """Write to disk what was followed, for the next process."""
+    _tables(references.ROOT).keep()
 
 
 def forget() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from env_service.canonical import atomic_write, sha256_hex
 from env_service.errors import GeoError
+from geo_assets.lineage._closures import KeptClosures
 from geo_assets.lineage._walker import Ref
 from geo_assets.lineage.symbols import FORMAT, Table, Unit, table_of
 
@@ -45,6 +46,7 @@ class Tables:
         self._known: dict[str, object] | None = None
         self._used: set[str] = set()
         self._new = False
+        self._closures = KeptClosures(root, FIRST_PARTY)
         self._executed = cache(self._executed_by)
         self._acting = cache(self._acting_in)
 
@@ -58,7 +60,19 @@ class Tables:
             UnfollowableCode: something reached cannot be followed.
             GeoError: a target does not exist.
         """
-        barred = frozenset(apart)
+        targets, apart = list(targets), list(apart)
+        known = self._closures.get(targets, apart)
+        if known is None:
+            known = self._follow(targets, frozenset(apart))
+            self._closures.put(targets, apart, known)
+            self._keep()
+        return known
+
+    def keep(self) -> None:
+        """Write to disk what was followed; once, when all that is wanted has been asked."""
+        self._closures.keep()
+
+    def _follow(self, targets: Iterable[str], barred: frozenset[str]) -> dict[str, str]:
         reached: set[Node] = set()
         todo = [node for target in targets for node in self._target(target)]
         while todo:
@@ -69,7 +83,6 @@ class Tables:
                     todo.extend(self.edges(node))
             # Asked after every round, whatever came last: what is reached must not depend on the order.
             todo.extend(self._acting_on(reached, barred))
-        self._keep()
         found: dict[str, list[str]] = {}
         for module, number in reached:
             unit = self._unit((module, number))

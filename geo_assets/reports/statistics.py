@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -104,6 +103,8 @@ def estimate(values: ArrayLike) -> Estimate:
     se = float(array.std(ddof=1)) / math.sqrt(n)
     t95 = None
     if n < SMALL_SAMPLE:
+        from scipy.special import stdtrit  # here: it takes longer to import than all of this graph's own code
+
         reach = float(stdtrit(n - 1, 0.975)) * se
         t95 = Interval(mean - reach, mean + reach)
     return Estimate(n, mean, se, Interval(mean - Z95 * se, mean + Z95 * se), t95)

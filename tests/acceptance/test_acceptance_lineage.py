@@ -66,7 +66,7 @@ ROWS: dict[str, Row] = {
     "comment, docstring, formatting": Row(
         (
             ("geo_assets/sweeps/harness.py", '"""Plays every', '"""It plays every'),
-            ("geo_assets/sweeps/harness.py", "SPLIT = ", "# A comment.\nSPLIT   = "),
+            ("geo_assets/sweeps/harness.py", "GRACE_S = ", "# A comment.\nGRACE_S   = "),
             ("env_service/views.py", '    """A square view', '    """One square view'),
             ("geo_assets/training/trainer.py", "import numpy as np\n", "import   numpy as np  # numbers\n"),
         ),
@@ -112,7 +112,7 @@ ROWS: dict[str, Row] = {
         changed=("adapters", "adapter sweeps"),
     ),
     "shared harness code": Row(
-        (("geo_assets/sweeps/harness.py", 'f"{arm.slug}:{sample}"', 'f"{arm.slug}/{sample}"'),),
+        (("geo_assets/sweeps/crew.py", 'f"{arm.slug}:{sample}"', 'f"{arm.slug}/{sample}"'),),
         changed=("sweeps",),
     ),
     "a new revision of the 4B base model": Row(
