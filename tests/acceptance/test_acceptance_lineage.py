@@ -102,7 +102,7 @@ ROWS: dict[str, Row] = {
             (
                 RUNS,
                 "    label: Run 3, run 2 with run 1's scaling\n",
-                "    label: Run 3, run 2 with run 1's scaling\n    sandbox: {learning_rate: 3.0e-3}\n",
+                "    label: Run 3, run 2 with run 1's scaling\n    sandbox: {learning_rate: 7.0e-2}\n",
             ),
         ),
         changed=("adapter_run3", "sweep_adapter_run3"),
