@@ -164,7 +164,7 @@ BASE_4B = BaseModelSpec("Qwen/Qwen3.5-4B")
 BASE_2B = BaseModelSpec(
     "Qwen/Qwen3.5-2B",
     shape=Shape(hidden=48, vision_hidden=48),
-    course=Course(vision_steps=1000, steps=400, seed=2),
+    course=Course(vision_steps=500, steps=200, seed=2),
 )
 """In the sandbox of another shape than the 4B, so that serving one's adapter on the other is a real fault."""
 

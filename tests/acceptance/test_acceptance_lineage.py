@@ -38,12 +38,14 @@ class Row:
         changed: what must change, beside tables: names, or `adapters`, `sweeps` of the whole profile.
         path: what lies on the path there or is the edited thing itself; it may change.
         tables: which assets' tables must change: those of everything that changed, or none.
+        equal: tables that share code with the edited thing and hold no figure of it, so they come out equal.
     """
 
     edits: tuple[Edit, ...]
     changed: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     tables: bool = True
+    equal: tuple[str, ...] = ()
 
 
 def _play_page() -> tuple[Edit, ...]:
@@ -79,7 +81,9 @@ ROWS: dict[str, Row] = {
         tables=False,
     ),
     "reporting curve": Row(
-        (("env_service/scoring.py", 'Curve("board-v1")', 'Curve("board-v1", long_decay_km=4000.0)'),)
+        (("env_service/scoring.py", 'Curve("board-v1")', 'Curve("board-v1", long_decay_km=4000.0)'),),
+        # The first sweep is paid by the game's own curve, and the audit's figures are no rewards.
+        equal=("first_sweep_table", "hacking_audit"),
     ),
     "statistics code": Row((("geo_assets/reports/statistics.py", "Z95 = 1.96", "Z95 = 1.9"),)),
     "tile bytes, candidates come out equal": Row(
@@ -188,7 +192,8 @@ def test_exactly_the_row_changes(copy: Copy, name: str) -> None:
     # A table that reads the thing and comes out equal has rerun and has not changed.
     may = {*row.path, *(read - set(TABLES)), *_follows(graph, changed)}
     may |= {asset for asset in stale if asset.startswith("deployment_")}
-    assert must | (read & set(TABLES)) <= changed <= must | read | may
+    assert must | (read & set(TABLES)) - set(row.equal) <= changed <= must | read | may
+    assert not changed & set(row.equal)
     assert set(stale) | set(plan["may_follow"]) >= changed
     equal = set(reran) - changed
     assert all(set(graph[asset]["parents"]) & changed or asset in stale for asset in equal)
