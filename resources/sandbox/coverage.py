@@ -51,6 +51,9 @@ class WorldCatalogue:
         self._kept_bytes = 0
         self._lock = threading.Lock()
         self._drawing: dict[tuple[str, str], threading.Lock] = {}
+        # Drawing is thousands of short calls; threads that draw at once spend twice the processor time, most
+        # of it on handing the interpreter to each other, and none of them is done earlier.
+        self._one_at_a_time = threading.Lock()
 
     # --- coverage ---------------------------------------------------------------------------------------
 
@@ -205,7 +208,8 @@ class WorldCatalogue:
             with self._lock:
                 if key in self._kept:
                     return self._kept[key]
-            picture = draw_picture(self._world, image_id, PICTURE_WIDTHS[size])
+            with self._one_at_a_time:
+                picture = draw_picture(self._world, image_id, PICTURE_WIDTHS[size])
             with self._lock:
                 self._keep(key, picture)
                 self._drawing.pop(key, None)

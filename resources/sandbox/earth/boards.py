@@ -15,6 +15,9 @@ from resources.sandbox.earth.texture import Texture, texture_from_image
 Ink = tuple[int, int, int]
 INFO_BOARD_M = (1.02, 0.68)
 """Width and height of the board with the small print (name, flag, web address, telephone), metres."""
+INFO_PX = (int(INFO_BOARD_M[0] * 294), int(INFO_BOARD_M[1] * 294))
+DIRECTION_PX = (300, 120)
+"""Sizes of the pictures of two kinds of board that have no transparent parts."""
 
 
 def paint_ink(letter: str) -> Ink:
@@ -35,11 +38,17 @@ def _fit(word: Image.Image, width: int) -> Image.Image:
     return word.resize((width, max(1, word.height * width // word.width)))
 
 
+@lru_cache(maxsize=4)
+def blank_texture(width: int, height: int) -> Texture:
+    """A board without anything on it: what the back of one shows is its shape."""
+    return texture_from_image(Image.new("RGB", (width, height)))
+
+
 @lru_cache(maxsize=64)
 def direction_texture(paint: str, script: str, tongue: str, variant: int) -> Texture:
     """A direction sign: two place names with arrows, country colours, 3.0 x 1.2 m."""
     ground, ink = paint_ink(paint), paint_ink("K" if paint in "WY" else "W")
-    image = Image.new("RGB", (300, 120), ink)
+    image = Image.new("RGB", DIRECTION_PX, ink)
     pen = ImageDraw.Draw(image)
     pen.rounded_rectangle([4, 4, 295, 115], 8, ground)
     for line in range(2):
@@ -102,8 +111,7 @@ def info_texture(
     From a normal view it is a pale board; its letters and flag resolve only when one zooms or drives up to
     it.
     """
-    scale = 294
-    image = Image.new("RGB", (int(INFO_BOARD_M[0] * scale), int(INFO_BOARD_M[1] * scale)), (236, 236, 230))
+    image = Image.new("RGB", INFO_PX, (236, 236, 230))
     pen = ImageDraw.Draw(image)
     ink = (28, 36, 60)
     pen.rectangle([0, 0, image.width - 1, image.height - 1], outline=(150, 150, 150), width=4)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,48 @@ class Camera:
         return self.height / 2.0 - math.atan(tangent) * self.pixels_per_radian
 
     def row_tangents(self, first: int, last: int) -> NDArray[np.float64]:
-        """Tangents of the elevations of the middles of rows first to last - 1."""
-        rows = np.arange(first, last) + 0.5
+        """Tangents of the elevations of the middles of rows first to last - 1 (do not write into them)."""
+        return self._tangents[first:last]
+
+    def row_tangents32(self, first: int, last: int) -> NDArray[np.float32]:
+        """`row_tangents` in single precision."""
+        return self._tangents32[first:last]
+
+    def angles(self, first: int, last: int) -> NDArray[np.float64]:
+        """Angles to the right of the centre column of the middles of columns first to last - 1, radians.
+
+        Columns may lie one picture's width beyond either edge. Do not write into what is returned.
+        """
+        return self._angles[first + self.width : last + self.width]
+
+    def bearings(self, first: int, last: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sine and cosine of the azimuths of columns as `angles` takes them (do not write into them)."""
+        sin, cos = self._bearings
+        columns = slice(first + self.width, last + self.width)
+        return sin[columns], cos[columns]
+
+    # Hundreds of things are pasted into a picture; these tables are computed once for all of them.
+
+    @cached_property
+    def _tangents(self) -> NDArray[np.float64]:
+        rows = np.arange(self.height) + 0.5
         tangents: NDArray[np.float64] = np.tan((self.height / 2.0 - rows) / self.pixels_per_radian)
         return tangents
+
+    @cached_property
+    def _tangents32(self) -> NDArray[np.float32]:
+        return self._tangents.astype(np.float32)
+
+    @cached_property
+    def _angles(self) -> NDArray[np.float64]:
+        columns = np.arange(-self.width, 2 * self.width, dtype=np.float64)
+        angles: NDArray[np.float64] = (columns + 0.5 - self.width / 2) / self.pixels_per_radian
+        return angles
+
+    @cached_property
+    def _bearings(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        azimuths = self._angles + self.heading
+        return np.sin(azimuths), np.cos(azimuths)
 
     @property
     def roof_row(self) -> int:

@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw
 from resources.sandbox.earth.chance import text_key, unit
 from resources.sandbox.earth.glyphs import latin_text, place_name, script_text
 from resources.sandbox.earth.palette import PAINT, WALLS, Colour, mix, scale
+from resources.sandbox.earth.sketch import Numbers, Sketch, coloured
 from resources.sandbox.earth.texture import Texture, texture_from_image
 
 STOREY_M = 3.0
@@ -47,7 +48,8 @@ def wall_surface(wall: str, colour: Colour, width: int, height: int, seed: int) 
 def _relief(wall: str, width: int, height: int, seed: int) -> NDArray[np.float32]:
     """Brightness of a material, pixel by pixel: joints, planks, corrugations, stains."""
     rng = np.random.default_rng([seed, width, height, 7006])
-    y, x = np.mgrid[0:height, 0:width].astype(np.float32) / np.float32(_PX)
+    # A column and a row: what depends on one of them alone is computed once for all of the other.
+    y, x = (axis.astype(np.float32) / np.float32(_PX) for axis in np.ogrid[0:height, 0:width])
     shade = np.ones((height, width), dtype=np.float32)
     if wall == "falu":
         shade -= 0.16 * ((x / 0.22) % 1.0 < 0.14)
@@ -93,11 +95,18 @@ def _timber_frame(image: Image.Image) -> None:
                 pen.line([(left, top), (left + bay, top + storey)], dark, 4)
 
 
-@lru_cache(maxsize=160)
 def front_texture(
     wall: str, colour: Colour, storeys: int, shop: str, tongue: str, domain: str, variant: int
 ) -> Texture:
     """A street front FRONT_M wide: windows, door, and with `shop` (a script) a shop sign in that script."""
+    # Without a shop nothing is written on it, and countries share it.
+    return _front_texture(wall, colour, storeys, variant, (shop, tongue, domain) if shop else None)
+
+
+@lru_cache(maxsize=224)
+def _front_texture(
+    wall: str, colour: Colour, storeys: int, variant: int, shop: tuple[str, str, str] | None
+) -> Texture:
     width, height = int(FRONT_M * _PX), int(storeys * STOREY_M * _PX)
     image = wall_surface(wall, colour, width, height, variant)
     pen = ImageDraw.Draw(image)
@@ -114,7 +123,7 @@ def front_texture(
     for storey in range(storeys):
         base = height - int(storey * STOREY_M * _PX)
         if storey == 0 and shop:
-            _shop_front(image, pen, base, (shop, tongue, domain), key)
+            _shop_front(image, pen, base, shop, key)
             continue
         for bay in range(bays):
             centre = int((bay + 0.5) * width / bays)
@@ -169,7 +178,7 @@ def _shop_front(
             pen.rectangle([left, base - 50, left + 13, base - 42], _ink(PAINT[ground if index % 2 else "W"]))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=96)
 def plain_texture(wall: str, colour: Colour, storeys: int, variant: int) -> Texture:
     """A side wall: the bare material, a window now and then."""
     width, height = int(9.0 * _PX), int(storeys * STOREY_M * _PX)
@@ -238,26 +247,39 @@ def fence_texture(kind: str, leaf: Colour, wall: Colour, variant: int) -> Textur
     return texture_from_image(image)
 
 
-@lru_cache(maxsize=48)
 def woods_texture(kind: str, leaf: Colour, variant: int) -> Texture:
     """Thirty metres of the edge of a wood, 14 m high: ragged crowns over a dark floor."""
+    return _woods_texture(len(kind), kind in ("spruce", "pine", "cypress"), leaf, variant)
+
+
+@lru_cache(maxsize=48)
+def _woods_texture(letters: int, pointed: bool, leaf: Colour, variant: int) -> Texture:
+    numbers, bright = _woods(letters, pointed, variant)
+    return coloured(numbers, np.minimum(255.0, np.array(leaf) * bright[:, None]))
+
+
+@lru_cache(maxsize=64)
+def _woods(letters: int, pointed: bool, variant: int) -> tuple[Numbers, NDArray[np.float64]]:
+    """The sketch of a wood and the brightness of its strokes."""
     width, height = 512, 240
-    image = Image.new("RGBA", (width, height), (0, 0, 0, 0))
-    pen = ImageDraw.Draw(image)
-    rng = np.random.default_rng([variant, len(kind), 7008])
-    pen.rectangle([0, 118, width, height], (*_ink(scale(leaf, 0.42)), 255))
-    pointed = kind in ("spruce", "pine", "cypress")
+    sketch = Sketch(width, height)
+    pen, bright = sketch.pen, [0.42]
+    rng = np.random.default_rng([variant, letters, 7008])
+    pen.rectangle([0, 118, width, height], sketch.stroke())
     for row in range(3):
         for _ in range(34):
             x, top = rng.uniform(0, width), rng.uniform(8, 70) + row * 44
-            tone = _ink(scale(leaf, rng.uniform(0.5, 0.68) + 0.1 * row))
+            bright.append(rng.uniform(0.5, 0.68) + 0.1 * row)
+            tone = sketch.stroke()
             half = rng.uniform(12, 20) if pointed else rng.uniform(16, 30)
             for shift in (-width, 0, width):
                 at = x + shift
                 if pointed:
-                    pen.polygon([(at - half, top + 110), (at, top), (at + half, top + 110)], (*tone, 255))
+                    pen.polygon([(at - half, top + 110), (at, top), (at + half, top + 110)], tone)
                 else:
-                    pen.ellipse([at - half, top, at + half, top + 2.0 * half], (*tone, 255))
+                    pen.ellipse([at - half, top, at + half, top + 2.0 * half], tone)
+    trunk = sketch.stroke()
+    bright.append(0.3)
     for x in range(6, width, 23):
-        pen.rectangle([x, 190, x + 3, height], (*_ink(scale(leaf, 0.3)), 255))
-    return texture_from_image(image)
+        pen.rectangle([x, 190, x + 3, height], trunk)
+    return sketch.numbers(), np.array(bright)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from resources.sandbox.earth.boards import (
+    DIRECTION_PX,
     INFO_BOARD_M,
+    INFO_PX,
     SHAFT_WIDTH_M,
+    blank_texture,
     crossarm_texture,
     direction_texture,
     info_texture,
@@ -166,9 +171,18 @@ class Furnisher:
         )
 
     def _board(
-        self, thing: Thing, texture: Texture, size: tuple[float, float], low: float, clip: float
+        self,
+        thing: Thing,
+        face: Callable[[], Texture],
+        back: Callable[[], Texture],
+        size: tuple[float, float],
+        low: float,
+        clip: float,
     ) -> None:
-        """A board on a post that faces the traffic of its side; its back is bare metal."""
+        """A board on a post that faces the traffic of its side; its back is bare metal, of `back`'s shape.
+
+        Only the picture that shows is made: boards are written on at some expense.
+        """
         self._upright(thing, shaft_texture("sign"), (SHAFT_WIDTH_M * 0.5, low + size[1] * 0.6), clip)
         drives_left = self.style.traits.drives_left
         faces_back = (thing.side > 0) != drives_left  # towards drivers who follow the centreline's direction
@@ -179,34 +193,35 @@ class Furnisher:
         outward = thing.heading + (math.pi if faces_back else 0.0)
         if _left_to_right(start, end):
             air = self.lighting.facing(outward, thing.distance)
-            paste_wall(self.easel, texture, start, end, size[1], air, clip, see_through=True)
+            paste_wall(self.easel, face(), start, end, size[1], air, clip, see_through=True)
         else:
             air = self.lighting.facing(outward + math.pi, thing.distance)
             grey = type(air)(scale(air.light, 0.02), mix((118.0, 120.0, 124.0), air.haze, air.share), 1.0)
-            paste_wall(self.easel, texture, end, start, size[1], grey, clip, see_through=True)
+            paste_wall(self.easel, back(), end, start, size[1], grey, clip, see_through=True)
 
     def _traffic_sign(self, thing: Thing, clip: float) -> None:
         look = self.style.traits
         choice = thing.draws[4]
         if choice < 0.42:
-            self._board(
-                thing, warning_texture(look.warning, int(thing.draws[5] * 3)), (0.95, 0.95), 1.7, clip
-            )
+            warning = partial(warning_texture, look.warning, int(thing.draws[5] * 3))
+            self._board(thing, warning, warning, (0.95, 0.95), 1.7, clip)
         elif choice < 0.68:
             american = look.region in _AMERICAN_LIMITS
             number = 10 * (3 + int(thing.draws[5] * 6))
-            self._board(thing, limit_texture(american, number - 5 * american), (0.85, 0.85), 1.8, clip)
+            limit = partial(limit_texture, american, number - 5 * american)
+            self._board(thing, limit, limit, (0.85, 0.85), 1.8, clip)
         else:
-            texture = direction_texture(look.direction, look.script, look.tongue, int(thing.draws[5] * 4))
-            self._board(thing, texture, (2.6, 1.05), 1.8, clip)
+            variant = int(thing.draws[5] * 4)
+            face = partial(direction_texture, look.direction, look.script, look.tongue, variant)
+            self._board(thing, face, partial(blank_texture, *DIRECTION_PX), (2.6, 1.05), 1.8, clip)
 
     def _info_board(self, thing: Thing, clip: float) -> None:
         look = self.style.traits
         variant = int(thing.draws[5] * 6)
-        texture = info_texture(
-            look.code, look.script, look.tongue, look.flag, look.domain, look.phone, variant
+        face = partial(
+            info_texture, look.code, look.script, look.tongue, look.flag, look.domain, look.phone, variant
         )
-        self._board(thing, texture, INFO_BOARD_M, 1.25, clip)
+        self._board(thing, face, partial(blank_texture, *INFO_PX), INFO_BOARD_M, 1.25, clip)
 
     def _vehicle(self, thing: Thing, clip: float) -> None:
         look = self.style.traits

@@ -192,8 +192,9 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size)
 
 
+@lru_cache(maxsize=256)
 def latin_text(text: str, height: int, ink: tuple[int, int, int]) -> Image.Image:
-    """A transparent image `height` pixels high of ASCII text, as wide as it needs."""
+    """A transparent image `height` pixels high of ASCII text, as wide as it needs; not to be drawn on."""
     font = _font(int(height * 0.92))
     left, top, right, bottom = font.getbbox(text)
     image = Image.new("RGBA", (max(1, int(right - left) + 2), height), (*ink, 0))

@@ -20,7 +20,12 @@ from resources.sandbox.earth.terrain import RINGS, Terrain
 from resources.sandbox.earth.texture import Packed
 
 Floats = NDArray[np.float32]
+Places = NDArray[np.intp]
+"""Numbers of some of the pixels of a patch, row by row."""
 _CHUNK = 256
+_VERGE_M, _FAR_WOODS_M = 13.0, 110.0
+_JOIN_M = 45.0
+"""How far from the centreline a road that joins is painted."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,24 @@ class _Patch:
 
     def blend(self, colour: Colour, share: Floats) -> None:
         """Mix a colour in by a share per pixel."""
+        step = np.empty_like(share)
         for plane, value in zip(self.planes, colour, strict=True):
-            plane += share * (np.float32(value) - plane)
+            np.subtract(np.float32(value), plane, out=step)
+            step *= share
+            plane += step
+
+    def blend_at(self, places: Places, colour: Colour, share: Floats) -> None:
+        """`blend` where it shows; `share` has one value for each of the `places`, and is 0 elsewhere."""
+        for plane, value in zip(self.planes, colour, strict=True):
+            flat = plane.reshape(-1)
+            before = flat.take(places, mode="clip")
+            flat[places] = before + share * (np.float32(value) - before)
+
+    def fill(self, under: Colour, over: Colour, share: Floats) -> None:
+        """Set the planes to `under` with `over` mixed in, as `blend` would."""
+        for plane, below, above in zip(self.planes, under, over, strict=True):
+            np.multiply(share, np.float32(above) - np.float32(below), out=plane)
+            plane += np.float32(below)
 
     def cover(self, distance: Floats, half_width: float) -> Floats:
         """Share of each pixel's footprint that lies within `half_width` of where `distance` is zero."""
@@ -161,18 +182,34 @@ def _open_land(patch: _Patch, style: Style) -> None:
     patches += sample_tile(rough, patch.x, patch.y, 0.23, 3)
     bare = np.float32(0.10 + 0.30 * style.climate.arid + 0.12 * style.climate.red)
     share = np.clip(bare + np.float32(0.13) * patches, 0.0, 0.9)
-    for plane, grass in zip(patch.planes, style.grass, strict=True):
-        plane.fill(grass)
     soil = mix(style.climate.soil, (236.0, 240.0, 246.0), 0.9 * style.climate.snow)
-    patch.blend(soil, share)
+    patch.fill(style.grass, soil, share)
     if style.urban < 0.6:
-        cover = noise_tile(3, 1.6)
-        fields = sample_tile(cover, patch.x, patch.y, 0.06, 11)
-        open_land = np.clip((patch.side_distance - np.float32(13.0)) * np.float32(0.3), 0.0, 1.0)
-        patch.blend(style.crop, np.clip(fields * np.float32(6.0), 0.0, 0.85) * open_land)
-        wooded = np.clip((patch.distance - np.float32(110.0)) * np.float32(0.02), 0.0, 1.0)
-        woods = np.float32(0.1 + 0.5 * style.climate.arid) - sample_tile(cover, patch.x, patch.y, 0.1, 23)
-        patch.blend(style.woods, np.clip(np.float32(-4.0) * woods, 0.0, 0.9) * wooded)
+        _fields(patch, style)
+        _far_woods(patch, style)
+
+
+def _fields(patch: _Patch, style: Style) -> None:
+    """Crops beyond the verge."""
+    places = np.flatnonzero(patch.side_distance > np.float32(_VERGE_M))
+    open_land = np.clip((_at(patch.side_distance, places) - np.float32(_VERGE_M)) * np.float32(0.3), 0.0, 1.0)
+    fields = sample_tile(noise_tile(3, 1.6), _at(patch.x, places), _at(patch.y, places), 0.06, 11)
+    patch.blend_at(places, style.crop, np.clip(fields * np.float32(6.0), 0.0, 0.85) * open_land)
+
+
+def _far_woods(patch: _Patch, style: Style) -> None:
+    """Woods too far away to stand up from the ground."""
+    places = np.flatnonzero(patch.distance > np.float32(_FAR_WOODS_M))
+    wooded = np.clip((_at(patch.distance, places) - np.float32(_FAR_WOODS_M)) * np.float32(0.02), 0.0, 1.0)
+    cover = sample_tile(noise_tile(3, 1.6), _at(patch.x, places), _at(patch.y, places), 0.1, 23)
+    woods = np.float32(0.1 + 0.5 * style.climate.arid) - cover
+    patch.blend_at(places, style.woods, np.clip(np.float32(-4.0) * woods, 0.0, 0.9) * wooded)
+
+
+def _at(values: Floats, places: Places) -> Floats:
+    """The values at some pixels."""
+    taken: Floats = values.take(places, mode="clip")
+    return taken
 
 
 def _road(patch: _Patch, style: Style, side_roads: list[SideRoad]) -> None:
@@ -180,18 +217,14 @@ def _road(patch: _Patch, style: Style, side_roads: list[SideRoad]) -> None:
     side = patch.side_distance
     if style.kerbed:
         patch.blend(style.pavement, patch.cover(side, half + 2.9))
-        slabs = (_phase(patch.along, 1.5) < 0.034) & (side < half + 2.9)
-        patch.blend(
-            mix(style.pavement, (70.0, 70.0, 70.0), 0.5), slabs * np.float32(0.35) * (patch.distance < 25)
-        )
+        slabs = (_phase(patch.along, 1.5) < 0.034) & (side < half + 2.9) & (patch.distance < 25)
+        places = np.flatnonzero(slabs)
+        joint = mix(style.pavement, (70.0, 70.0, 70.0), 0.5)
+        patch.blend_at(places, joint, np.full(len(places), 0.35, dtype=np.float32))
     else:
         patch.blend(style.shoulder, patch.cover(side, half + 1.3) * np.float32(0.85))
     road = patch.cover(side, half)
-    joined = np.zeros_like(road)
-    for branch in side_roads:
-        reach = patch.cover(np.abs(patch.along - np.float32(branch.s)), branch.half_width_m)
-        reach *= (patch.offset * np.float32(branch.side) > 0) & (side < 45.0)
-        np.maximum(joined, reach, out=joined)
+    joined = _joined(patch, side_roads)
     if style.kerbed:
         _kerb(patch, style, joined)
     patch.blend(style.asphalt, np.maximum(road, joined))
@@ -206,49 +239,99 @@ def _road(patch: _Patch, style: Style, side_roads: list[SideRoad]) -> None:
     _lines(patch, style, joined)
 
 
+def _joined(patch: _Patch, side_roads: list[SideRoad]) -> Floats:
+    """Share of each pixel that lies on a road that joins."""
+    joined = np.zeros_like(patch.along)
+    if not side_roads:
+        return joined
+    known = patch.side_distance < _JOIN_M
+    beside = {side: known & (patch.offset * np.float32(side) > 0) for side in (-1, 1)}
+    along, footprint = patch.along[known], patch.footprint[known]
+    if len(along) == 0:
+        return joined
+    # Some metres of margin on half a footprint: no road further away can show.
+    margin = 1.0 + float(footprint.max())
+    first, last = float(along.min()) - margin, float(along.max()) + margin
+    for branch in side_roads:
+        if first - branch.half_width_m < branch.s < last + branch.half_width_m:
+            reach = patch.cover(np.abs(patch.along - np.float32(branch.s)), branch.half_width_m)
+            reach *= beside[branch.side]
+            np.maximum(joined, reach, out=joined)
+    return joined
+
+
 def _kerb(patch: _Patch, style: Style, joined: Floats) -> None:
     """Kerb stones between road and pavement, painted in turns where the country does so."""
     stone: Colour = (184.0, 182.0, 178.0)
     band = patch.cover(np.abs(patch.side_distance - np.float32(style.half_width_m + 0.14)), 0.15)
-    band *= np.float32(1.0) - joined
+    places = np.flatnonzero(band > 0.0)
+    share = _at(band, places) * (np.float32(1.0) - _at(joined, places))
     paint = style.traits.kerb
     if paint in ("N", "g"):
-        patch.blend(stone, band)
+        patch.blend_at(places, stone, share)
         return
     other = {"K": PAINT["W"], "Y": PAINT["K"], "R": PAINT["W"]}.get(paint, stone)
-    turn = _phase(patch.along, 2.0) < 0.5
-    patch.blend(PAINT[paint], band * turn)
-    patch.blend(other, band * ~turn)
+    turn = _phase(_at(patch.along, places), 2.0) < 0.5
+    patch.blend_at(places, PAINT[paint], share * turn)
+    patch.blend_at(places, other, share * ~turn)
 
 
 def _lines(patch: _Patch, style: Style, joined: Floats) -> None:
     """Centre, lane and edge lines with the country's paint, pattern and dash."""
-    look = style.traits
-    keep = (np.float32(1.0) - joined) * np.float32(1.0 - style.lines_worn)
-    grain = np.float32(1.0) + np.float32(0.16) * sample_tile(noise_tile(4, 0.4), patch.x, patch.y, 9.0)
-    keep *= np.clip(grain, 0.4, 1.0)
-    painted = np.float32(look.dash_m / (look.dash_m + look.gap_m))
-    dashes = (_phase(patch.along, look.dash_m + look.gap_m) < painted).astype(np.float32)
-    blur = np.clip((patch.distance - np.float32(70.0)) * np.float32(0.02), 0.0, 1.0)
-    dashes += blur * (painted - dashes)
-    half = style.half_width_m
-    solid_stretch = (_phase(patch.along, 170.0) < 0.7 * style.draw(61)).astype(np.float32)
+    look, half, side = style.traits, style.half_width_m, patch.side_distance
     if look.centre.painted and style.lanes > 1:
-        colour = PAINT[look.centre.paint]
         if look.centre.pattern == "double" or style.lanes == 4:
-            middle = patch.cover(np.abs(patch.side_distance - np.float32(0.17)), 0.06)
-            patch.blend(colour, middle * keep)
+            middle = patch.cover(np.abs(side - np.float32(0.17)), 0.06)
+            _line(patch, style, joined, middle, look.centre.paint, "solid")
         else:
-            middle = patch.cover(patch.side_distance, 0.075)
-            patch.blend(colour, middle * keep * np.maximum(dashes, solid_stretch))
+            _line(patch, style, joined, patch.cover(side, 0.075), look.centre.paint, "centre")
     if style.lanes == 4:
-        lane = patch.cover(np.abs(patch.side_distance - np.float32(half * 0.48)), 0.07)
-        patch.blend(PAINT["W"], lane * keep * dashes)
+        lane = patch.cover(np.abs(side - np.float32(half * 0.48)), 0.07)
+        _line(patch, style, joined, lane, "W", "lane")
     if look.edge.painted and not (style.kerbed and look.edge.paint == "W" and style.draw(62) < 0.6):
-        edge = patch.cover(np.abs(patch.side_distance - np.float32(half - 0.28)), 0.075)
-        if look.edge.pattern == "dashed":
-            edge *= _phase(patch.along, 3.0) < 0.5
-        patch.blend(PAINT[look.edge.paint], edge * keep)
+        edge = patch.cover(np.abs(side - np.float32(half - 0.28)), 0.075)
+        _line(
+            patch, style, joined, edge, look.edge.paint, "edge" if look.edge.pattern == "dashed" else "solid"
+        )
+
+
+def _line(patch: _Patch, style: Style, joined: Floats, cover: Floats, paint: str, pattern: str) -> None:
+    """Paint one line where it covers anything, which is a small part of the ground.
+
+    Its `pattern` is "solid", "edge" (short dashes), "lane" (the country's dashes) or "centre" (those, with
+    solid stretches).
+    """
+    places = np.flatnonzero(cover > 0.0)
+    share = _at(cover, places)
+    along = _at(patch.along, places)
+    if pattern == "edge":
+        share *= _phase(along, 3.0) < 0.5
+    share *= _paint_left(patch, style, joined, places)
+    if pattern in ("centre", "lane"):
+        dashes = _dashes(style, along, _at(patch.distance, places))
+        if pattern == "centre":
+            solid_stretch = (_phase(along, 170.0) < 0.7 * style.draw(61)).astype(np.float32)
+            dashes = np.maximum(dashes, solid_stretch)
+        share *= dashes
+    patch.blend_at(places, PAINT[paint], share)
+
+
+def _paint_left(patch: _Patch, style: Style, joined: Floats, places: Places) -> Floats:
+    """How much of its paint a line has kept."""
+    keep = (np.float32(1.0) - _at(joined, places)) * np.float32(1.0 - style.lines_worn)
+    grain = sample_tile(noise_tile(4, 0.4), _at(patch.x, places), _at(patch.y, places), 9.0)
+    keep *= np.clip(np.float32(1.0) + np.float32(0.16) * grain, 0.4, 1.0)
+    return keep
+
+
+def _dashes(style: Style, along: Floats, distance: Floats) -> Floats:
+    """1 where a dashed line is painted, 0 in its gaps; far away the mean of both."""
+    look = style.traits
+    painted = np.float32(look.dash_m / (look.dash_m + look.gap_m))
+    dashes = (_phase(along, look.dash_m + look.gap_m) < painted).astype(np.float32)
+    blur = np.clip((distance - np.float32(70.0)) * np.float32(0.02), 0.0, 1.0)
+    dashes += blur * (painted - dashes)
+    return dashes
 
 
 def _brightness(

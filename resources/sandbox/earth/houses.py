@@ -11,7 +11,7 @@ from resources.sandbox.earth.lighting import Lighting
 from resources.sandbox.earth.palette import ROOFS, Colour, mix, scale
 from resources.sandbox.earth.paste import Air, Easel, paste_polygon, paste_wall
 from resources.sandbox.earth.style import Style
-from resources.sandbox.earth.texture import pack_colour
+from resources.sandbox.earth.texture import Texture, pack_colour
 
 Point = tuple[float, float, float]
 _OTHER_WALLS = ("grey", "white", "cream", "block")
@@ -86,25 +86,16 @@ def paste_house(easel: Easel, thing: Thing, style: Style, lighting: Lighting, cl
     near_end, far_end = (half, -half) if thing.side > 0 else (-half, half)
     depth, top = house.depth, house.height + 0.4
     turn = math.pi / 2
-    front = front_texture(
-        house.wall,
-        house.colour,
-        house.storeys,
-        house.shop,
-        style.traits.tongue,
-        style.traits.domain,
-        house.variant,
-    )
-    side = plain_texture(house.wall, house.colour, house.storeys, house.variant)
     walls = (
-        (at(near_end, 0.0, 0.0), at(far_end, 0.0, 0.0), front, outward, house.width / FRONT_M),
-        (at(far_end, 0.0, 0.0), at(far_end, depth, 0.0), side, outward - turn, 1.0),
-        (at(far_end, depth, 0.0), at(near_end, depth, 0.0), side, outward + math.pi, 1.0),
-        (at(near_end, depth, 0.0), at(near_end, 0.0, 0.0), side, outward + turn, 1.0),
+        (at(near_end, 0.0, 0.0), at(far_end, 0.0, 0.0), outward, house.width / FRONT_M),
+        (at(far_end, 0.0, 0.0), at(far_end, depth, 0.0), outward - turn, 1.0),
+        (at(far_end, depth, 0.0), at(near_end, depth, 0.0), outward + math.pi, 1.0),
+        (at(near_end, depth, 0.0), at(near_end, 0.0, 0.0), outward + turn, 1.0),
     )
-    for index, (start, end, texture, normal, repeat) in enumerate(walls):
+    for index, (start, end, normal, repeat) in enumerate(walls):
         if not _faces(start, end):
             continue
+        texture = _wall_texture(house, style, index == 0)
         air = lighting.wall(normal, thing.distance)
         paste_wall(easel, texture, start, end, top, air, clip, repeat)
         if house.rise and index in (1, 3):
@@ -118,6 +109,15 @@ def paste_house(easel: Easel, thing: Thing, style: Style, lighting: Lighting, cl
         (at(half, depth / 2, top + house.rise), at(-half, depth / 2, top + house.rise)),
         lighting.level(thing.distance),
         clip,
+    )
+
+
+def _wall_texture(house: House, style: Style, front: bool) -> Texture:
+    if not front:
+        return plain_texture(house.wall, house.colour, house.storeys, house.variant)
+    look = style.traits
+    return front_texture(
+        house.wall, house.colour, house.storeys, house.shop, look.tongue, look.domain, house.variant
     )
 
 

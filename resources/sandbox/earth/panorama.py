@@ -29,6 +29,7 @@ from resources.sandbox.earth.wires import paste_wires
 _TERRAIN_COLUMNS = 512
 _WIRES_BEFORE_M = 30.0
 _NOISE_LIMIT = 10
+_BAND_ROWS = 256  # a divisor of the noise tile's side
 
 
 def draw_panorama(scene: Scene, width: int = 2048) -> NDArray[np.uint8]:
@@ -51,7 +52,8 @@ def draw_panorama(scene: Scene, width: int = 2048) -> NDArray[np.uint8]:
     things = lay_out(site, joins)
 
     canvas: Packed = np.zeros((camera.height, width), dtype=np.uint32)
-    paint_sky(canvas, camera, style, min(camera.height, camera.height // 2 + width // 20))
+    # Below the terrain's last gap the ground hides the sky altogether.
+    paint_sky(canvas, camera, style, min(camera.height // 2 + width // 20, terrain.closed_row))
     paint_far_land(canvas, camera, style)
     paint_ground(canvas, camera, terrain, road_map, style, joins, shadow_map(things, style))
     _paint_own_car(canvas, camera, style)
@@ -87,17 +89,22 @@ def _develop(canvas: Packed, camera: Camera, style: Style, s: float) -> NDArray[
         curve = ((levels - 128.0) * style.contrast + 128.0) * gain
         # Room for the noise at both ends, so that adding it in bytes cannot wrap around.
         table += np.clip(np.rint(curve), _NOISE_LIMIT, 255 - _NOISE_LIMIT).astype(int).tolist()
-    frame = Image.frombuffer("RGBX", (camera.width, camera.height), canvas, "raw", "RGBX", 0, 1)
-    picture = np.array(frame.convert("RGB").point(table))
     tile = _noise_bytes(round(1.2 + 2.6 * style.draw(72), 1))
     side = tile.shape[0]
     tile = np.roll(tile, (int(s * 37.0) % side, 3 * (int(s * 59.0) % side)), axis=(0, 1))
-    flat = picture.reshape(camera.height, 3 * camera.width)
-    for top in range(0, camera.height, side):
-        for left in range(0, flat.shape[1], tile.shape[1]):
-            block = flat[top : top + side, left : left + tile.shape[1]]
-            block += tile[: block.shape[0], : block.shape[1]]
-    return picture
+    picture = np.empty((camera.height, 3 * camera.width), dtype=np.uint8)
+    # A band of rows at a time, so that what one step leaves is still in the processor's cache for the next.
+    for top in range(0, camera.height, _BAND_ROWS):
+        band = canvas[top : top + _BAND_ROWS]
+        frame = Image.frombuffer("RGBX", band.shape[::-1], band, "raw", "RGBX", 0, 1)
+        graded = np.frombuffer(frame.convert("RGB").point(table).tobytes(), dtype=np.uint8)
+        graded = graded.reshape(len(band), 3 * camera.width)
+        noise = tile[top % side : top % side + len(band)]
+        for left in range(0, graded.shape[1], tile.shape[1]):
+            columns = slice(left, left + tile.shape[1])
+            block = graded[:, columns]
+            np.add(block, noise[:, : block.shape[1]], out=picture[top : top + len(band), columns])
+    return picture.reshape(camera.height, camera.width, 3)
 
 
 @lru_cache(maxsize=32)

@@ -95,10 +95,9 @@ def paste_sprite(
         spans = easel.column_spans(
             middle - 0.5 / camera.pixels_per_radian, middle + 0.5 / camera.pixels_per_radian
         )
-    colours = tinted(level, air.light, air.haze, air.share)
+    colours = tinted(level, air.light, air.haze, air.share, texture.opaque)
     for first, last, at in spans:
-        angles = (np.arange(first, last) + 0.5 - camera.width / 2) / camera.pixels_per_radian - middle
-        share = np.tan(angles) * (distance / size[0]) + 0.5
+        share = np.tan(camera.angles(first, last) - middle) * (distance / size[0]) + 0.5
         texture_columns = _within(share * width, width - 1.0).astype(np.intp)
         if flip:
             texture_columns = width - 1 - texture_columns
@@ -149,10 +148,7 @@ def paste_wall(
     if right <= left or reach < _NEAREST_M:
         return
     for first, last, at in easel.column_spans(left, right):
-        azimuth = (
-            np.arange(first, last) + 0.5 - camera.width / 2
-        ) / camera.pixels_per_radian + camera.heading
-        sin, cos = np.sin(azimuth), np.cos(azimuth)
+        sin, cos = camera.bearings(first, last)
         share = (y0 * sin - x0 * cos) / (edge_x * cos - edge_y * sin)
         share = _within(share, 1.0)
         distance = np.maximum((x0 + share * edge_x) * sin + (y0 + share * edge_y) * cos, min(nearest, reach))
@@ -162,11 +158,11 @@ def paste_wall(
         if first_row >= last_row:
             continue
         level = texture.level_for(height / float(distance.min()) * camera.pixels_per_radian)
-        colours = tinted(level, air.light, air.haze, air.share)
+        colours = tinted(level, air.light, air.haze, air.share, texture.opaque)
         _fill_wall(
             easel.canvas[first_row:last_row, at : at + last - first],
             colours,
-            camera.row_tangents(first_row, last_row).astype(np.float32)[:, None],
+            camera.row_tangents32(first_row, last_row)[:, None],
             (top.astype(np.float32), (distance / height).astype(np.float32)),
             share * repeat,
             see_through,
@@ -211,7 +207,7 @@ def paste_polygon(easel: Easel, points: Points, colour: np.uint32, clip: float =
     if top_row >= bottom_row:
         return
     scale = camera.pixels_per_radian
-    next_columns, next_rows = np.roll(columns, -1), np.roll(rows, -1)
+    next_columns, next_rows = _following(columns), _following(rows)
     span = next_columns - columns
     span[np.abs(span) < 1e-9] = 1e-9
     for first, last, at in easel.column_spans(float(columns.min()) / scale, float(columns.max()) / scale):
@@ -226,6 +222,11 @@ def paste_polygon(easel: Easel, points: Points, colour: np.uint32, clip: float =
         np.copyto(easel.canvas[top_row:bottom_row, at : at + last - first], colour, where=inside)
 
 
+def _following(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For every value of a ring the next one (on short arrays faster than numpy's roll)."""
+    return np.concatenate((values[1:], values[:1]))
+
+
 def _outline(camera: Camera, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A polygon's outline as columns (pixels from the centre column, unwrapped) and rows, long edges bent."""
     corners = np.array(points)
@@ -236,9 +237,7 @@ def _outline(camera: Camera, points: Points) -> tuple[NDArray[np.float64], NDArr
     if extent > 0.15 * float(distance.min()):
         pieces = 6
         t = (np.arange(pieces) / pieces)[None, :, None]
-        corners = (corners[:, None, :] * (1 - t) + np.roll(corners, -1, axis=0)[:, None, :] * t).reshape(
-            -1, 3
-        )
+        corners = (corners[:, None, :] * (1 - t) + _following(corners)[:, None, :] * t).reshape(-1, 3)
         distance = np.maximum(np.hypot(corners[:, 0], corners[:, 1]), 1e-3)
     azimuth = np.arctan2(corners[:, 0], corners[:, 1]) - camera.heading
     first = math.remainder(float(azimuth[0]), 2.0 * math.pi)

@@ -53,19 +53,20 @@ class RoadMap:
         row += column
         return self.cells.take(row)
 
-    def locate(self, x: Floats, y: Floats) -> tuple[Floats, Floats, NDArray[np.int16]]:
+    def locate(self, x: Floats, y: Floats) -> tuple[Floats, Floats, NDArray[np.intp]]:
         """Offset to the right (m), distance along (m) and point index of places near the road."""
-        index = self.indices(x, y)
-        dx = x - self.x.take(index)
-        dy = y - self.y.take(index)
-        sin, cos = self.sin.take(index), self.cos.take(index)
+        # Made wide once; every look-up would do it again. "clip" only spares a test: every index lies inside.
+        index = self.indices(x, y).astype(np.intp)
+        dx = x - self.x.take(index, mode="clip")
+        dy = y - self.y.take(index, mode="clip")
+        sin, cos = self.sin.take(index, mode="clip"), self.cos.take(index, mode="clip")
         along = dx * sin
         along += dy * cos
         dx *= cos
         dy *= sin
         dx -= dy
         offset = dx
-        curvature = self.curvature.take(index)
+        curvature = self.curvature.take(index, mode="clip")
         # On a circle the sagitta adds to the offset and the arc is longer outside than inside.
         stretch = np.float32(1.0) - curvature * offset
         np.maximum(stretch, np.float32(0.2), out=stretch)
@@ -75,10 +76,10 @@ class RoadMap:
         curvature /= stretch
         offset -= curvature
         along /= stretch
-        along += self.s.take(index)
+        along += self.s.take(index, mode="clip")
         return offset, along, index
 
-    def heights(self, along: Floats, index: NDArray[np.int16]) -> Floats:
+    def heights(self, along: Floats, index: NDArray[np.intp]) -> Floats:
         """Road heights (m, absolute) at distances along the road near centreline points."""
         rise = along - self.s.take(index)
         rise *= self.grade.take(index)

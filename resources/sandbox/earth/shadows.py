@@ -40,8 +40,23 @@ def shadow_map(things: list[Thing], style: Style) -> GroundShadows:
         for thing in things:
             if thing.distance < _REACH_M + 25.0:
                 _draw(pen, thing, style, cast)
-        image = image.filter(ImageFilter.BoxBlur(1.5))
+        _soften(image)
     return GroundShadows(np.asarray(image), _PER_METRE)
+
+
+def _soften(image: Image.Image) -> None:
+    """Blur, in place, the part of a top view where there are shadows, and the cells that they blur into."""
+    inner = image.getbbox()
+    if inner is not None:
+        margin = 4  # cells: more than the blur reaches
+        left, top, right, bottom = inner
+        box = (
+            max(0, left - margin),
+            max(0, top - margin),
+            min(image.width, right + margin),
+            min(image.height, bottom + margin),
+        )
+        image.paste(image.crop(box).filter(ImageFilter.BoxBlur(1.5)), box)
 
 
 def _cell(point: Corner) -> Corner:

@@ -41,6 +41,12 @@ class Terrain:
     first_row: int
     stride: int
 
+    @property
+    def closed_row(self) -> int:
+        """The picture row from which on ground is met in every column."""
+        open_rows = np.flatnonzero((self.piece >= RINGS).any(axis=1))
+        return self.first_row + (int(open_rows[-1]) + 1 if len(open_rows) else 0)
+
     def clip_tangent(self, camera: Camera, azimuth: float, distance: float) -> float:
         """Lowest visible tangent of elevation of something `distance` metres away in a direction."""
         ring = int(np.searchsorted(self.radii, distance - 1.0)) - 2

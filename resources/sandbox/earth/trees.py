@@ -7,15 +7,17 @@ one side; frames scale it by distance.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from PIL import Image, ImageDraw
+from numpy.typing import NDArray
 
 from resources.sandbox.earth.chance import unit
 from resources.sandbox.earth.climate import Climate
 from resources.sandbox.earth.palette import Colour, mix, scale
-from resources.sandbox.earth.texture import Texture, texture_from_image
+from resources.sandbox.earth.sketch import Numbers, Sketch, coloured
+from resources.sandbox.earth.texture import Texture
 
 TREE_HEIGHT_M: dict[str, float] = {
     "spruce": 13.0,
@@ -107,34 +109,67 @@ def _climate_kinds(climate: Climate) -> tuple[str, str, str]:
     return ("spruce", "spruce", "birch")
 
 
-@lru_cache(maxsize=64)
+_SOME_SNOW = 0.2
+"""Snow cover up to which no dab of a crown turns white."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """A kind of tree before it is coloured: which stroke shows where, and what the strokes are.
+
+    First come strokes of fixed `bark` inks, then `dabs` (x, y and two numbers in [0, 1) each: shade and
+    chance of snow), then fronds, by their brightness.
+    """
+
+    numbers: Numbers
+    bark: list[Colour]
+    dabs: NDArray[np.float64]
+    fronds: list[float]
+
+
 def tree_texture(kind: str, leaf: Colour, lit_from_right: bool, snow: float, variant: int) -> Texture:
     """The sprite of one tree, 256 x 256, its foot at the middle of the lower edge."""
-    size = 256
-    image = Image.new("RGBA", (size, size), (0, 0, 0, 0))
-    pen = ImageDraw.Draw(image)
+    # What does not show in the picture is left out of its name, so that more drives share it.
+    bare = kind in ("palm", "agave", "cactus")
+    white = 0.0 if bare or snow <= _SOME_SNOW else snow
+    return _tree_texture(kind, _leaf_of(kind, leaf), lit_from_right or bare, white, variant)
+
+
+@lru_cache(maxsize=64)
+def _tree_texture(kind: str, colour: Colour, lit_from_right: bool, snow: float, variant: int) -> Texture:
+    shape = _shape(kind, variant, snow > _SOME_SNOW)
+    x, y, shade, chance = shape.dabs.T
+    side = 1.0 if lit_from_right else -1.0
+    light = 0.78 + 0.32 * (x - 128.0) / 128.0 * side - 0.24 * (y - 110.0) / 128.0
+    leaves = np.minimum(255.0, np.array(colour) * (light * (0.82 + 0.36 * shade))[:, None])
+    if snow > _SOME_SNOW:
+        covered = chance < snow * 0.7 * (1.0 - y / 260.0)
+        whitened = leaves + (np.array((238.0, 242.0, 248.0)) - leaves) * 0.85
+        leaves = np.where(covered[:, None], whitened, leaves)
+    inks = [*shape.bark, *leaves.tolist(), *(scale(colour, bright) for bright in shape.fronds)]
+    return coloured(shape.numbers, np.array(inks))
+
+
+@lru_cache(maxsize=96)
+def _shape(kind: str, variant: int, snowy: bool) -> _Shape:
+    sketch = Sketch(256, 256)
     rng = np.random.default_rng([len(kind), ord(kind[0]), ord(kind[-1]), variant, 7003])
-    colour = _leaf_of(kind, leaf)
-    _trunk(pen, kind, rng)
+    bark = _trunk(sketch, kind, rng)
+    pen, dabs, fronds = sketch.pen, [], []
     for x, y, radius in _crown(kind, rng):
-        light = (
-            0.78 + 0.32 * (x - 128.0) / 128.0 * (1.0 if lit_from_right else -1.0) - 0.24 * (y - 110.0) / 128.0
-        )
-        shade = scale(colour, light * (0.82 + 0.36 * rng.random()))
-        if snow > 0.2 and rng.random() < snow * 0.7 * (1.0 - y / 260.0):
-            shade = mix(shade, (238.0, 242.0, 248.0), 0.85)
-        fill = (*(int(channel) for channel in shade), 255)
+        dabs.append((x, y, rng.random(), rng.random() if snowy else 1.0))
+        ink = sketch.stroke()
         if kind == "spruce":
             pen.polygon(
-                [(x - radius, y + radius * 0.5), (x, y - radius * 0.7), (x + radius, y + radius * 0.5)], fill
+                [(x - radius, y + radius * 0.5), (x, y - radius * 0.7), (x + radius, y + radius * 0.5)], ink
             )
         else:
-            pen.ellipse([x - radius, y - radius * 0.8, x + radius, y + radius * 0.8], fill)
+            pen.ellipse([x - radius, y - radius * 0.8, x + radius, y + radius * 0.8], ink)
     if kind in ("palm", "banana", "agave"):
-        _fronds(pen, kind, colour, rng)
+        fronds = _fronds(sketch, kind, rng)
     if kind == "cactus":
-        _cactus(pen, colour)
-    return texture_from_image(image)
+        fronds = _cactus(sketch)
+    return _Shape(sketch.numbers(), bark, np.array(dabs, dtype=np.float64).reshape(-1, 4), fronds)
 
 
 def _leaf_of(kind: str, leaf: Colour) -> Colour:
@@ -160,10 +195,14 @@ def _leaf_of(kind: str, leaf: Colour) -> Colour:
     return mix(leaf, target, share)
 
 
-def _trunk(pen: ImageDraw.ImageDraw, kind: str, rng: np.random.Generator) -> None:
-    bark = {"birch": (222, 220, 212), "eucalyptus": (204, 190, 170), "baobab": (150, 128, 110)}.get(
-        kind, (92, 70, 52)
-    )
+def _trunk(sketch: Sketch, kind: str, rng: np.random.Generator) -> list[Colour]:
+    """Sketch the trunk; returns the inks of its strokes."""
+    barks: dict[str, Colour] = {
+        "birch": (222.0, 220.0, 212.0),
+        "eucalyptus": (204.0, 190.0, 170.0),
+        "baobab": (150.0, 128.0, 110.0),
+    }
+    bark = barks.get(kind, (92.0, 70.0, 52.0))
     half, top = {
         "baobab": (26, 70),
         "palm": (5, 60),
@@ -179,7 +218,8 @@ def _trunk(pen: ImageDraw.ImageDraw, kind: str, rng: np.random.Generator) -> Non
         "banana": (7, 130),
     }.get(kind, (7, 130))
     if half == 0:
-        return
+        return []
+    pen, inks = sketch.pen, [bark]
     lean = float(rng.uniform(-14, 14)) if kind in ("palm", "eucalyptus") else 0.0
     pen.polygon(
         [
@@ -188,14 +228,19 @@ def _trunk(pen: ImageDraw.ImageDraw, kind: str, rng: np.random.Generator) -> Non
             (128 + lean + half * 0.6, top),
             (128 + half, 256),
         ],
-        (*bark, 255),
+        sketch.stroke(),
     )
     if kind == "bamboo":
+        cane = sketch.stroke()
+        inks.append((150.0, 160.0, 90.0))
         for foot, tip in ((84, 70), (104, 96), (118, 122), (140, 150), (158, 170), (172, 188)):
-            pen.line([(foot, 256), (tip, 50)], (150, 160, 90, 255), width=4)
+            pen.line([(foot, 256), (tip, 50)], cane, width=4)
     if kind in ("acacia", "umbrella", "eucalyptus", "baobab"):
+        bough = sketch.stroke()
+        inks.append(bark)
         for side in (-1, 1):
-            pen.line([(128, 150), (128 + side * 56, 76)], (*bark, 255), width=max(3, half // 2))
+            pen.line([(128, 150), (128 + side * 56, 76)], bough, width=max(3, half // 2))
+    return inks
 
 
 def _crown(kind: str, rng: np.random.Generator) -> list[tuple[float, float, float]]:
@@ -240,7 +285,9 @@ def _crown(kind: str, rng: np.random.Generator) -> list[tuple[float, float, floa
     return sorted(dabs, key=lambda dab: -dab[1])
 
 
-def _fronds(pen: ImageDraw.ImageDraw, kind: str, colour: Colour, rng: np.random.Generator) -> None:
+def _fronds(sketch: Sketch, kind: str, rng: np.random.Generator) -> list[float]:
+    """Sketch the fronds; returns how bright each is."""
+    bright = []
     cx, cy, reach, width, count = {"palm": (128, 70, 100, 9, 13), "banana": (128, 116, 112, 30, 10)}.get(
         kind, (128, 246, 120, 20, 15)
     )
@@ -248,7 +295,7 @@ def _fronds(pen: ImageDraw.ImageDraw, kind: str, colour: Colour, rng: np.random.
     for index in range(count):
         angle = low + (math.pi - 2.0 * low) * (index + 0.5) / count + float(rng.uniform(-0.12, 0.12))
         droop = float(rng.uniform(34.0, 70.0)) if kind == "palm" else 18.0
-        fill = (*(int(c) for c in scale(colour, 0.7 + 0.5 * rng.random())), 255)
+        bright.append(0.7 + 0.5 * rng.random())
         points = []
         for t in np.linspace(0, 1, 7):
             x = cx + reach * t * math.cos(angle)
@@ -256,12 +303,15 @@ def _fronds(pen: ImageDraw.ImageDraw, kind: str, colour: Colour, rng: np.random.
             points.append((float(x), float(y), width * float(1 - t) ** 0.6 * (0.5 + float(t))))
         upper = [(x, y - half * 0.6) for x, y, half in points]
         lower = [(x, y + half * 0.6) for x, y, half in reversed(points)]
-        pen.polygon(upper + lower, fill)
+        sketch.pen.polygon(upper + lower, sketch.stroke())
+    return bright
 
 
-def _cactus(pen: ImageDraw.ImageDraw, colour: Colour) -> None:
-    fill = (*(int(c) for c in colour), 255)
+def _cactus(sketch: Sketch) -> list[float]:
+    """Sketch stem and arms in one stroke; returns its brightness."""
+    pen, fill = sketch.pen, sketch.stroke()
     pen.rounded_rectangle([112, 10, 144, 256], 16, fill)
     for x, low, high in ((60, 150, 60), (176, 120, 30)):
         pen.rounded_rectangle([x, high, x + 24, low], 12, fill)
         pen.rounded_rectangle([min(x, 112), low - 22, max(x + 24, 130), low], 10, fill)
+    return [1.0]
