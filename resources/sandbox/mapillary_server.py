@@ -122,9 +122,6 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pano-sequences", type=int, default=520, help="panoramic drives in the world")
     parser.add_argument("--perspective-sequences", type=int, default=480, help="flat drives in the world")
     parser.add_argument("--no-quirks", action="store_true", help="a world without faulty metadata")
-    parser.add_argument(
-        "--draw-workers", type=int, default=1, help="processes that draw pictures, 0 for none"
-    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--token", help="the only accepted token; by default any that starts with MLY|")
