@@ -26,8 +26,8 @@ for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROX
 @pytest.fixture(autouse=True)
 def _profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test has the sandbox profile and an empty home, whatever the shell that started it had."""
-    for name in [key for key in os.environ if key.startswith(("GEO_", "DAGSTER_HOME", "MAPILLARY_"))]:
-        if name != "GEO_SHARED":
+    for name in [key for key in os.environ if key.startswith(("GEO_", "DAGSTER_", "MAPILLARY_"))]:
+        if name not in ("GEO_SHARED", "DAGSTER_DISABLE_TELEMETRY"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("GEO_PROFILE", "sandbox")
     monkeypatch.setenv("GEO_HOME", str(tmp_path / "home"))

@@ -143,7 +143,7 @@ ROWS: dict[str, Row] = {
         tables=TABLES,
     ),
     "a train-only task": Row(
-        (("geo_assets/data/task_split.py", "source, result.train, ", "source, result.train[:-1], "),),
+        (("geo_assets/data/task_split.py", "source, result.train, ", "source, result.train[1:], "),),
         changed=("train_split", "train_mirror", "train_environment", "adapters", "adapter sweeps"),
         tables=OF_ADAPTERS,
     ),
