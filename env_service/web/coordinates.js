@@ -82,10 +82,13 @@ export function readPair(text) {
  */
 export function readPlace(lat, lon) {
   const [a, b] = [readAngle(lat), readAngle(lon)];
-  for (const [text, one] of [[lat, a], [lon, b]]) {
-    const pair = one ? null : readPair(text);
-    if (pair) return { place: pair, pasted: true, bad: [false, false] };
-  }
+  const pairs = [[lat, a, lon], [lon, b, lat]].map(([text, one, other]) => {
+    // "48 51" beside a filled field may well be meant as degrees and minutes.
+    const clear = !other.trim() || /[.,;/|]|[^\s\d+-]/.test(plain(text));
+    return one || !clear ? null : readPair(text);
+  });
+  const pair = pairs[0] ?? pairs[1];
+  if (pair && !(pairs[0] && pairs[1])) return { place: pair, pasted: true, bad: [false, false] };
   const found = place(a, b);
   const wrong = (text, angle, most) => text.trim() !== "" && (!angle || Math.abs(angle.deg) > most);
   const swapped = a?.axis === "ew" || b?.axis === "ns";
