@@ -12,12 +12,9 @@
     }
     if (!node.matches("button, select, input, summary")) continue;
     for (const [x, y] of [[0.5, 0.5], [0.04, 0.5], [0.96, 0.5], [0.5, 0.9]]) {
-      const top = document.elementFromPoint(left + width * x, topOf(node) + height * y);
-      if (top && !node.contains(top) && !top.contains(node)) covered.push(`${name(node)} under ${name(top)}`);
+      const hit = document.elementFromPoint(left + width * x, top + height * y);
+      if (hit && !node.contains(hit)) covered.push(`${name(node)} under ${name(hit)}`);
     }
-  }
-  function topOf(node) {
-    return node.getBoundingClientRect().top;
   }
   const frame = document.querySelector("#frame").getBoundingClientRect();
   return {

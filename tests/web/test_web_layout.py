@@ -1,4 +1,4 @@
-"""Everything can be seen and reached in windows of every common size, and what calls bring is told where it is seen."""
+"""All can be seen and reached in windows of every common size; what calls bring is told where it is seen."""
 
 import base64
 import io
@@ -183,7 +183,7 @@ def test_a_single_shot_is_played(visit: Any, world: World, tmp_path: Path, size:
 
 
 def test_two_fingers_zoom(visit: Any, server: Server) -> None:
-    """A pinch on the picture is one zoom, or one look where it turns as well; one on the map moves the map alone."""
+    """A pinch on the picture is one zoom, or one look where it turns as well; on the map it asks nobody."""
     visitor: Visitor = visit(server, (390, 844), "?tasks=0")
     page = visitor.page
     visitor.begin()
