@@ -29,6 +29,8 @@ def _named(size: tuple[int, int]) -> str:
 def test_every_hand_can_be_reached(visit: Any, server: Server, size: tuple[int, int]) -> None:
     visitor: Visitor = visit(server, size, ROUNDS)
     page = visitor.page
+    begin = page.locator("#begin").bounding_box()
+    assert begin and begin["y"] + begin["height"] <= size[1]
     visitor.begin()
     street = _measured(visitor, f"{_named(size)}-street")
     # A picture that is worth looking at.
@@ -60,6 +62,9 @@ def test_every_hand_can_be_reached(visit: Any, server: Server, size: tuple[int, 
     visitor.settled("reveal")
     ended = page.evaluate(LAYOUT.read_text())
     assert ended["wide"] <= 0 and ended["room"][0] == size[0]
+    arc = page.locator("#reveal .map").bounding_box()
+    assert arc and arc["height"] >= 0.3 * size[1] and arc["width"] >= 0.4 * size[0]
+    visitor.shoot(f"{_named(size)}-reveal")
 
 
 def _measured(visitor: Visitor, name: str) -> dict[str, Any]:
