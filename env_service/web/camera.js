@@ -7,8 +7,9 @@ import { drawCompass } from "./compass.js";
 const RAD = Math.PI / 180;
 const DRAG_PX = 10; // a shorter drag is a tap and spends nothing
 const PAUSE_MS = 750; // wheel, keys and buttons add up until a pause this long
-export const FOV = { least: 10, most: 120 };
-const PITCH = 80;
+// What the tools take: a person may look wherever a model can.
+const FOV = { least: 10, most: 120 };
+const PITCH = 90;
 
 export class Camera {
   /**
@@ -129,7 +130,7 @@ export class Camera {
   #listen() {
     const { view, frame } = this;
     frame.addEventListener("pointerdown", (event) => {
-      if (this.busy || event.button > 0) return;
+      if (this.busy || event.button > 0 || event.target.closest("button")) return;
       frame.setPointerCapture(event.pointerId);
       clearTimeout(this.timer);
       if (!this.pointers.size) this.start = null;

@@ -2,6 +2,14 @@
 
 const ROUNDS = 5;
 
+/** The game cannot be dealt; `code` is a key of trouble.js. */
+class Undealt extends Error {
+  constructor(code, message) {
+    super(message);
+    this.code = code;
+  }
+}
+
 /** What the service says of itself: tools with their costs, by op. Nothing about prices is kept here. */
 export async function readTools() {
   const { tools } = await ask("schema");
@@ -15,18 +23,33 @@ export async function readTools() {
 export async function deal(address) {
   const query = new URL(address).searchParams;
   const splits = await ask("geoguesser_env/splits");
-  const split = query.get("split") ?? splits[0].name;
+  const held = splits.map(({ name }) => name);
+  const split = query.get("split") || held[0];
+  if (!held.includes(split)) {
+    throw new Undealt("BAD_SELECTION", `It names the split "${split}"; the server holds ${held.join(", ") || "none"}.`);
+  }
   const { num_tasks: count } = await ask("geoguesser_env/num_tasks", { split });
-  const named = (query.get("tasks") ?? "").split(",").filter((word) => /^\d+$/.test(word)).map(Number);
-  return new Game(split, count, named.slice(0, ROUNDS));
+  const words = (query.get("tasks") ?? "").split(",").map((word) => word.trim()).filter(Boolean);
+  const strange = words.find((word) => !/^\d+$/.test(word) || Number(word) >= count);
+  if (strange !== undefined) {
+    throw new Undealt("BAD_SELECTION", `It names the task "${strange}"; those of the split ${split} are 0 to ${count - 1}.`);
+  }
+  return new Game(split, count, words.map(Number).slice(0, ROUNDS));
 }
 
 async function ask(path, body = null) {
   const url = new URL(`../${path}`, import.meta.url);
   const sent = body && { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
-  const answer = await fetch(url, sent || {});
-  if (!answer.ok) throw new Error(`${path} answered ${answer.status}`);
-  return answer.json();
+  let answer;
+  try {
+    answer = await fetch(url, sent || {});
+  } catch {
+    throw new Undealt("UNREACHABLE", "the server does not answer");
+  }
+  if (!answer.ok) throw new Undealt("STRANGE_ANSWER", `It was status ${answer.status} for ${url.pathname}.`);
+  return answer.json().catch(() => {
+    throw new Undealt("STRANGE_ANSWER", `It was no JSON for ${url.pathname}.`);
+  });
 }
 
 export class Game {

@@ -41,7 +41,7 @@ async function begin() {
   try {
     [tools, game] = await Promise.all([readTools(), deal(location.href)]);
   } catch (error) {
-    return trouble(Object.assign(error, { code: error instanceof TypeError ? "UNREACHABLE" : "BAD_SELECTION" }));
+    return trouble(error);
   }
   return connect();
 }
@@ -89,7 +89,7 @@ async function call(action) {
     return true;
   } catch (error) {
     camera.cancel();
-    if (!(error instanceof Lost)) say(`${sentence(error.message)} Nothing was spent.`);
+    if (!(error instanceof Lost)) say(`${sentence(error.message)} Nothing was spent.`, action.op);
     return false;
   } finally {
     setBusy(false);
@@ -117,7 +117,11 @@ function take(action, result) {
   form.take(action, turn);
   byId("facts").textContent = facts(observation);
   byId("trace").prepend(entry(turn, tools, { onshow: enlarge, onuse: use }));
-  say(lastTurn(observation) || observation.feedback);
+  const warning = lastTurn(observation);
+  say([observation.feedback, warning].filter(Boolean).join(" "));
+  form.say(action.op, observation.feedback);
+  byId("last-turn").textContent = warning;
+  byId("last-turn").hidden = !warning;
   if (result.done) finish();
 }
 
@@ -128,8 +132,8 @@ function facts(observation) {
   return [camera, month, walked].filter(Boolean).join(" · ");
 }
 
-function lastTurn({ steps_remaining: left, feedback, available_tools: can }) {
-  return left === 1 && can.length > 1 ? `${feedback} One turn is left: guess now, any other call ends the round without a guess.` : "";
+function lastTurn({ steps_remaining: left, available_tools: can }) {
+  return left === 1 && can.length > 1 ? "One turn is left: guess now, any other call ends the round without a guess." : "";
 }
 
 function finish() {
@@ -176,8 +180,9 @@ function refresh() {
   form.allow(able, tools, busy);
 }
 
-function say(words) {
+function say(words, op = "") {
   byId("feedback").textContent = words;
+  form.say(op, words);
 }
 
 function screen(name) {

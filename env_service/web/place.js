@@ -1,5 +1,6 @@
 // The form below the map: the candidate, and the calls that are made about it.
 
+import { readPlace } from "./coordinates.js";
 import { byId } from "./dom.js";
 import { clamp, formatPlace } from "./geo.js";
 
@@ -21,7 +22,10 @@ export class PlaceForm {
     this.label = byId("label");
     this.words = byId("place-words");
     this.toolmap = byId("toolmap");
-    for (const input of [this.lat, this.lon]) input.addEventListener("input", () => this.#typed());
+    for (const input of [this.lat, this.lon]) {
+      input.addEventListener("input", () => this.#typed());
+      input.addEventListener("change", () => this.#tidy());
+    }
     byId("place").addEventListener("submit", (event) => event.preventDefault());
     byId("place").addEventListener("click", (event) => {
       const button = event.target.closest("[data-call]");
@@ -41,7 +45,7 @@ export class PlaceForm {
     this.lat.value = lat.toFixed(4);
     this.lon.value = lon.toFixed(4);
     this.map.candidate = { lat: Number(this.lat.value), lon: Number(this.lon.value) };
-    this.#settle(`Candidate at ${formatPlace(this.map.candidate)}. Nothing is spent yet.`);
+    this.#settle(this.#told(this.map.candidate));
   }
 
   /** Start of a round. */
@@ -63,8 +67,12 @@ export class PlaceForm {
       picture.alt = `The tool's map: ${turn.observation.feedback}`;
       this.toolmap.hidden = false;
     }
-    if (action.op !== "reset" && ABOUT_A_PLACE.has(action.op)) this.words.textContent = turn.observation.feedback;
     this.map.draw();
+  }
+
+  /** Say what came of a call, if it is one of this form's; where one panel shows at a time, no other is seen. */
+  say(op, words) {
+    if (document.querySelector(`[data-call="${op}"]`)) this.words.textContent = words;
   }
 
   /** The keyboard moved the map: say where its middle is. */
@@ -115,15 +123,28 @@ export class PlaceForm {
   }
 
   #typed() {
-    const read = (input, most) => {
-      const value = input.value.trim() === "" ? NaN : Number(input.value.replace(",", "."));
-      const good = Math.abs(value) <= most;
-      input.setAttribute("aria-invalid", String(input.value !== "" && !good));
-      return good ? value : null;
-    };
-    const [lat, lon] = [read(this.lat, 90), read(this.lon, 180)];
-    this.map.candidate = lat === null || lon === null ? null : { lat, lon };
-    this.#settle(this.map.candidate ? "" : "Latitude is -90 to 90, longitude -180 to 180, in degrees.");
+    const { place, bad } = readPlace(this.lat.value, this.lon.value);
+    this.map.candidate = place;
+    [this.lat, this.lon].forEach((input, i) => input.setAttribute("aria-invalid", String(bad[i])));
+    const empty = !this.lat.value.trim() && !this.lon.value.trim();
+    const missing = this.lat.value.trim() ? "longitude" : "latitude";
+    const help = bad.includes(true)
+      ? "Latitude is -90 to 90, longitude -180 to 180: 48.8584 or 48°51'30\" N. A pair may stand in one field."
+      : `The ${missing} is missing.`;
+    this.#settle(place ? this.#told(place) : empty ? "" : help);
+  }
+
+  /** A pair that was put into one field is spread over both, once the hand has left it. */
+  #tidy() {
+    const { place, pasted } = readPlace(this.lat.value, this.lon.value);
+    if (!pasted) return;
+    this.lat.value = Number(place.lat.toFixed(6));
+    this.lon.value = Number(place.lon.toFixed(6));
+    this.#typed();
+  }
+
+  #told(place) {
+    return `Candidate at ${formatPlace(place)}. Nothing is spent yet.`;
   }
 
   #settle(words) {

@@ -69,10 +69,12 @@ class VisitorFactory:
         self.visitors: list[Visitor] = []
 
     def __call__(self, server: Server, size: tuple[int, int] = (1280, 800), query: str = "") -> Visitor:
-        """A visitor at the start screen."""
+        """A visitor at the start screen; a window with a side below 500 pixels is a phone's."""
+        phone = min(size) < 500
         context = self.browser.new_context(
             viewport={"width": size[0], "height": size[1]},
-            has_touch=size[0] < 500,
+            has_touch=phone,
+            is_mobile=phone,
             reduced_motion="reduce",
         )
         self.visitors.append(Visitor(context.new_page(), server.url, query))

@@ -85,6 +85,51 @@ def test_a_task_that_is_not_there(visit: Any, server: Server) -> None:
     assert visitor.page.locator("#rounds li").count() == 5
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("?split=nope", 'names the split "nope"; the server holds eval.'),
+        ("?tasks=0,999", 'names the task "999"; those of the split eval are 0 to 6.'),
+        ("?tasks=2,x", 'names the task "x"'),
+        ("?tasks=-1", 'names the task "-1"'),
+    ],
+)
+def test_an_address_that_names_what_is_not_there(visit: Any, server: Server, query: str, told: str) -> None:
+    """A sentence that says what is there instead, before a round is played, and a next step that works."""
+    visitor: Visitor = visit(server, query=query)
+    visitor.page.click("#begin")
+    visitor.page.wait_for_selector("#trouble[open]")
+    assert visitor.text("#trouble-title") == "There is no such task"
+    words = visitor.text("#trouble-words")
+    assert told in words and words.endswith(".") and "answered" not in words and "num_tasks" not in words
+    assert visitor.sent == []
+    assert visitor.text("#trouble-next") == "Deal tasks at random"
+    visitor.page.click("#trouble-next")
+    visitor.settled()
+    assert visitor.page.locator("#rounds li").count() == 5
+
+
+@pytest.mark.parametrize("broken", ["schema", "geoguesser_env/splits", "geoguesser_env/num_tasks"])
+@pytest.mark.parametrize("how", ["status", "no json", "nothing"])
+def test_a_server_that_answers_strangely(visit: Any, server: Server, broken: str, how: str) -> None:
+    visitor: Visitor = visit(server, query="?tasks=0")
+    visitor.expected = ("502", "Failed to load resource")
+    answers: dict[str, dict[str, Any]] = {
+        "status": {"status": 502},
+        "no json": {"status": 200, "body": "<p>"},
+    }
+    at = f"{server.url}/{broken}"
+    visitor.page.route(at, lambda route: route.fulfill(**answers[how]) if how in answers else route.abort())
+    visitor.page.click("#begin")
+    visitor.page.wait_for_selector("#trouble[open]")
+    titles = {"nothing": "No environment there"}
+    assert visitor.text("#trouble-title") == titles.get(how, "The server cannot deal a game")
+    assert visitor.text("#trouble-next") == "Try again" and "resumed" not in visitor.text("#trouble-words")
+    visitor.page.unroute(at)
+    visitor.page.click("#trouble-next")
+    visitor.settled()
+
+
 def test_only_what_the_mode_offers_is_shown(visit: Any, world: World, tmp_path: Path) -> None:
     with serve(tmp_path / "nmpz", *world.arguments, "--play", "nmpz") as running:
         visitor: Visitor = visit(running, query="?tasks=0")
@@ -114,4 +159,8 @@ def test_a_server_that_is_gone(visit: Any, troubled: Server) -> None:
     assert visitor.text("#trouble-title") == "The connection broke"
     visitor.page.click("#trouble-next")
     visitor.page.locator("#trouble-title", has_text="No environment there").wait_for()
-    assert "geo play" in visitor.text("#trouble-words")
+    # However it was started: at this address it must be found again.
+    words = visitor.text("#trouble-words")
+    host, port = troubled.url.removeprefix("http://").split(":")
+    assert f"{host}:{port} does not answer" in words and f"--port {port}" in words
+    assert "geo play" not in words
