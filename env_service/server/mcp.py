@@ -101,7 +101,10 @@ def build_mcp(
     sessions: Sessions, environment: type[EpisodeEnvironment], game: Game, rule: str
 ) -> tuple[Any, "Gate"]:
     """The FastMCP application (run its lifespan) and the gate to serve in its place."""
-    specs = [spec for spec in environment.specs() if spec.needs <= MODE_OFFERS[game.rules.mode]]
+    split = game.splits[game.default_split]
+    turns = any(split.imagery.abilities(task).look for task in split.tasks)
+    offers = MODE_OFFERS[game.rules.mode] - (frozenset() if turns else {"look"})
+    specs = [spec for spec in environment.specs() if spec.needs <= offers]
     words = f"{prompt(listed(specs))} The opening picture is the resource {OPENING_URI}."
     words += f" An episode has {game.rules.max_turns} turns; every answer says how many are left."
     server: FastMCP[Any] = FastMCP(
@@ -112,12 +115,17 @@ def build_mcp(
     )
 
     async def opening_view() -> ResourceResult:
-        """The picture the episode begins with, facing true north. Reading it spends no turn."""
         opening = _session().opening
         picture = base64.b64decode(opening.image_base64) if opening else b""
         return ResourceResult([ResourceContent(picture, mime_type="image/jpeg")])
 
-    server.resource(OPENING_URI, name="opening_view", mime_type="image/jpeg")(opening_view)
+    north = ", facing true north" if turns else ""
+    server.resource(
+        OPENING_URI,
+        name="opening_view",
+        description=f"The picture the episode begins with{north}. Reading it spends no turn.",
+        mime_type="image/jpeg",
+    )(opening_view)
     # JSON answers: nothing is pushed in the middle of a call, and an event stream halves the calls per
     # second.
     app = server.http_app(path=PATH, json_response=True, stateless_http=True)
