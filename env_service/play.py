@@ -94,9 +94,7 @@ class EpisodeEnvironment(Environment):
         self._tools = self.offered(name, task)
         month = task.start.captured_at
         taken = f" Captured in {month}." if month else ""
-        return self._observe(
-            Shown(f"{self._facing()}{taken}", image, "view"), prompt=prompt(self.tools)
-        )
+        return self._observe(Shown(f"{self._facing()}{taken}", image, "view"), prompt=prompt(self.tools))
 
     def step(
         self, action: GeoAction | Mapping[str, Any], timeout_s: float | None = None, **_: Any

@@ -43,6 +43,15 @@ from env_service.errors import GeoError
 from env_service.game import MODE_OFFERS, Game
 from env_service.observing import prompt
 from env_service.play import EpisodeEnvironment
+from env_service.server.rpc import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REFUSED,
+    SESSION_NOT_FOUND,
+    error_text,
+    fault,
+    is_notification,
+)
 from env_service.server.sessions import Refused, Session, Sessions
 from env_service.server.wire import BODY_LIMIT_S, MAX_BYTES, BadMessage, observation_data, parse_object
 from env_service.toolbox import ToolSpec, listed
@@ -51,11 +60,6 @@ PATH = "/mcp"
 OPENING_URI = "geo://opening-view"
 SESSION_KEY = "geo.session"
 HEADER = b"mcp-session-id"
-
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-REFUSED = -32000
-SESSION_NOT_FOUND = -32001
 
 
 def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
@@ -215,10 +219,17 @@ class Gate:
         except BadMessage as error:
             await _reply(send, 400, PARSE_ERROR, str(error))
             return
+        wrong = fault(message)
         opening = message.get("method") == "initialize"
         if session_id:
             session = self.sessions.find(session_id, "mcp")
-        elif opening:
+            if wrong:
+                await _reply(send, 400, INVALID_REQUEST, wrong, message.get("id"))
+                return
+            if is_notification(message):
+                await _accept(send)
+                return
+        elif opening and not wrong and not is_notification(message):
             try:
                 session = self.sessions.open_mcp(client_of(scope))
             except Refused as refusal:
@@ -227,9 +238,8 @@ class Gate:
                 return
         else:
             # Status 200, because `openenv validate` posts {} and expects a JSON-RPC answer.
-            await _reply(
-                send, 200, INVALID_REQUEST, "open a session with initialize first", message.get("id")
-            )
+            words = wrong if opening and wrong else "open a session with initialize first"
+            await _reply(send, 200, INVALID_REQUEST, words, message.get("id"))
             return
         scope[SESSION_KEY] = session
         if opening:
@@ -349,6 +359,11 @@ def _replay(body: bytes, receive: Receive) -> Callable[[], Any]:
     return again
 
 
+async def _accept(send: Send) -> None:
+    await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def _reply(
     send: Send,
     status: int,
@@ -357,8 +372,7 @@ async def _reply(
     rpc_id: Any = None,
     headers: Sequence[tuple[bytes, bytes]] = (),
 ) -> None:
-    known = rpc_id if isinstance(rpc_id, str | int) else None
-    body = json.dumps({"jsonrpc": "2.0", "id": known, "error": {"code": code, "message": message}}).encode()
+    body = error_text(code, message, rpc_id).encode()
     start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
