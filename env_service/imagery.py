@@ -32,8 +32,8 @@ ORIGINAL_BELOW_FOV_DEG = 45.0
 """Below this field of view the full-size original is used where the store has one."""
 
 PHOTO_FOV_DEG = 90.0
-"""Field of view that a whole photograph is taken to have; a zoom below it crops around the middle, and a wider
-one shows the whole."""
+"""Field of view that a whole photograph is taken to have; a zoom below it crops around the middle, and a
+wider one shows the whole."""
 
 Direction = Literal["forward", "backward"]
 

@@ -199,6 +199,11 @@ class EpisodeEnvironment(Environment):
         return self._episode is None or self._episode.calls[-1:] != (INVALID,)
 
     @property
+    def finished(self) -> bool:
+        """Whether there was an episode and it is over."""
+        return self._episode is not None and self._episode.over
+
+    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools of this episode as a model is shown them; of an empty session, none."""
         return listed(self._tools)

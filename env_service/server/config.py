@@ -113,6 +113,8 @@ def read_config(path: Path | str) -> dict[str, Any]:
         raise ConfigError(f"the configuration {file} is ambiguous: {error}", "Correct the file.") from error
     except ValueError as error:
         raise ConfigError(f"the configuration {file} is not JSON ({error})", "Correct the file.") from error
+    except RecursionError:
+        raise ConfigError(f"the configuration {file} is nested too deep", "Correct the file.") from None
     if not isinstance(values, dict):
         raise ConfigError(f"the configuration {file} is not a JSON object", "Correct the file.")
     splits = values.get("splits")

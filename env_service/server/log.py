@@ -1,8 +1,8 @@
 """What the libraries may write into the log.
 
-Of every message that it cannot use, the MCP library logs kilobytes, with what was sent, and of every failure a
-traceback of forty lines. A client could fill a disk with that. So a record of these libraries is dropped if the
-client has been told, and is otherwise one line that says where and which error, never what was sent.
+Of every message that it cannot use, the MCP library logs kilobytes, with what was sent, and of every failure
+a traceback of forty lines. A client could fill a disk with that. So a record of these libraries is dropped if
+the client has been told, and is otherwise one line that says where and which error, never what was sent.
 """
 
 import logging

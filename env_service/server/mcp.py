@@ -54,7 +54,7 @@ from env_service.server.rpc import (
 )
 from env_service.server.sessions import Refused, Session, Sessions
 from env_service.server.wire import BODY_LIMIT_S, MAX_BYTES, BadMessage, observation_data, parse_object
-from env_service.toolbox import ToolSpec, listed
+from env_service.toolbox import UNKNOWN_TOOL, ToolSpec, listed
 
 PATH = "/mcp"
 OPENING_URI = "geo://opening-view"
@@ -152,7 +152,7 @@ class _Play(Middleware):
     ) -> ToolResult:
         session = _session()
         ops = {spec.name: spec.op for spec in session.environment.tools}
-        action = {**(context.message.arguments or {}), "op": ops.get(context.message.name)}
+        action = {**(context.message.arguments or {}), "op": ops.get(context.message.name, UNKNOWN_TOOL)}
         try:
             observation = await self.sessions.apply(session, action)
         except Refused as refusal:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from env_service.server.mcp import HEADER, Gate, client_of, forward
 from env_service.server.rpc import (
@@ -25,7 +25,7 @@ from env_service.server.rpc import (
 )
 from env_service.server.sessions import Refused, Session
 from env_service.server.wire import MAX_BYTES, BadMessage, parse_object
-from env_service.server.ws import SERVICE_RESTART, SESSION_EXPIRED, turn_away
+from env_service.server.ws import GONE, SERVICE_RESTART, SESSION_EXPIRED, turn_away
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +46,8 @@ def mcp_websocket_endpoint(gate: Gate) -> Callable[[WebSocket], Awaitable[None]]
             await _converse(ws, gate, session)
         except Refused as refusal:
             sessions.metrics.errors[refusal.code] += 1
-            await ws.accept()
             await turn_away(ws, error_text(REFUSED, f"{refusal.code}: {refusal}"), refusal.code)
-        except (WebSocketDisconnect, RuntimeError) as gone:
-            # Starlette raises RuntimeError when the peer left between two of our own calls.
+        except GONE as gone:
             log.debug("a client left: %s", gone)
         finally:
             if session is not None:

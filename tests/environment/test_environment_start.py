@@ -25,6 +25,8 @@ def test_faults_at_start_are_one_sentence(
     config.write_text('{"splits": {"eval": {"tasks": "t.jsonl", "panos": ".", "colour": "red"}}}')
     twice = tmp_path / "twice.json"
     twice.write_text('{"max_turns": 3, "max_turns": 30}')
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"splits": ' + "[" * 200_000 + "]" * 200_000 + "}")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         faults = [
@@ -37,6 +39,7 @@ def test_faults_at_start_are_one_sentence(
             (["--config", str(tmp_path / "none.json")], "none.json"),
             ([*world.arguments, "--assign", "fixed:5"], "fixed:4"),
             (["--config", str(twice)], "twice"),
+            (["--config", str(deep)], "deep.json is nested too deep"),
             ([*world.arguments, "--ready-file", str(bad / "ready.json")], "--ready-file"),
         ]
         for arguments, words in faults:
