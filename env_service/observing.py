@@ -75,7 +75,8 @@ def seen(backend: ImageryBackend, task: Task, pose: Pose) -> Pose:
     """The pose as the picture shows it.
 
     A flat photograph looks where its camera looked, and its whole is the widest view of it. The heading is
-    given in whole degrees: an exact one would find the photograph, and so the place, in the list it comes from.
+    given in whole degrees: an exact one would find the photograph, and so the place, in the list it comes
+    from.
     """
     if not backend.flat(task, pose.frame_index):
         return pose

@@ -20,7 +20,7 @@ from env_service.play import DESCRIPTION, NAME, EpisodeEnvironment
 from env_service.server.config import ServerConfig, load_game, make_config, read_config
 from env_service.server.guard import Guard
 from env_service.server.http import add_control_routes
-from env_service.server.lifecycle import lifespan
+from env_service.server.lifecycle import behind_proxy, lifespan
 from env_service.server.mcp import PATH as MCP_PATH
 from env_service.server.mcp import build_mcp
 from env_service.server.mcp_ws import mcp_websocket_endpoint
@@ -94,7 +94,7 @@ def create_app(
     app.add_exception_handler(GeoError, _explain)
     app.add_exception_handler(RequestValidationError, _invalid)
     sockets = [MCP_PATH, "/ws"] if simulation else [MCP_PATH]
-    app.add_middleware(Guard, ws_paths=sockets, origins=config.origins)
+    app.add_middleware(Guard, ws_paths=sockets, origins=config.origins, proxied=behind_proxy())
     return app
 
 

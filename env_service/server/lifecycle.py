@@ -37,7 +37,12 @@ PROXY_VARIABLE = "FORWARDED_ALLOW_IPS"
 
 def uvicorn_settings() -> dict[str, Any]:
     """`UVICORN`, and belief in the addresses that a proxy reports if FORWARDED_ALLOW_IPS names the proxy."""
-    return {**UVICORN, "proxy_headers": bool(os.environ.get(PROXY_VARIABLE))}
+    return {**UVICORN, "proxy_headers": behind_proxy()}
+
+
+def behind_proxy() -> bool:
+    """Whether the operator has named a proxy."""
+    return bool(os.environ.get(PROXY_VARIABLE))
 
 
 def lifespan(

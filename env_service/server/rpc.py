@@ -15,7 +15,7 @@ SESSION_NOT_FOUND = -32001
 
 
 def fault(message: dict[str, Any]) -> str | None:
-    """Why a message is neither request nor notification, in words that do not repeat it; None if it is one."""
+    """Why a message is neither request nor notification, in words that do not repeat it; else None."""
     if message.get("jsonrpc") != "2.0":
         return 'a message has "jsonrpc": "2.0"'
     if "result" in message or "error" in message:

@@ -36,6 +36,8 @@ MAX_PARKED = 1024
 
 SETTLE_S = 0.3
 
+_NO_PICTURE = "the environment could not show a picture; its operator finds which and what to do in the log"
+
 
 class Refused(Exception):
     """A request answered with an error; `code` goes on the wire, and the session lives unless it says so."""
@@ -75,8 +77,8 @@ class Sessions:
         cap: sessions that may hold a slot at once.
         idle_s: seconds after which an unused session ends.
         step_timeout_s: seconds after which a reset or a call is given up, and its session with it.
-        park_after_s: seconds of disuse after which an MCP or HTTP session may lose its slot to a newcomer; one
-            whose episode is over may lose it at once.
+        park_after_s: seconds of disuse after which an MCP or HTTP session may lose its slot to a newcomer;
+            one whose episode is over may lose it at once.
         metrics: where to count.
     """
 
@@ -308,7 +310,7 @@ class Sessions:
             return Refused(error.code, words if ends else str(error))
         log.error("session %s: %s", session.id, error)
         named = resetting and session.transport != "mcp"
-        return Refused(_code(error), str(error) if named else "the environment could not show a picture")
+        return Refused(_code(error), str(error) if named else _NO_PICTURE)
 
     def _admit(self) -> None:
         if self.draining:

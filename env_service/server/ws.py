@@ -31,8 +31,8 @@ SESSION_EXPIRED = 4408
 LINGER_S = 3.0
 
 GONE = (WebSocketDisconnect, RuntimeError, OSError)
-"""What sending to a peer that has left raises: Starlette has RuntimeError for one that left between two of our
-own calls, and the web server an OSError during the handshake."""
+"""What sending to a peer that has left raises: Starlette has RuntimeError for one that left between two of
+our own calls, and the web server an OSError during the handshake."""
 
 
 def websocket_endpoint(sessions: Sessions) -> Callable[[WebSocket], Awaitable[None]]:
