@@ -211,12 +211,12 @@ def _bind(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except (OSError, OverflowError) as error:
         listener.close()
+        reason = getattr(error, "strerror", None) or error
         if isinstance(error, socket.gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
             raise GeoError(
-                f"the host {host} is no address of this machine ({error.strerror})",
+                f"the host {host} is no address of this machine ({reason})",
                 "Choose another with --host: 127.0.0.1 for this machine alone, 0.0.0.0 for every address.",
             ) from error
-        reason = getattr(error, "strerror", None) or error
         raise GeoError(
             f"port {port} on {host} cannot be used ({reason})",
             "Choose another with --port; 0 takes a free one.",
