@@ -20,11 +20,12 @@ from env_service.play import DESCRIPTION, NAME, EpisodeEnvironment
 from env_service.server.config import ServerConfig, load_game, make_config, read_config
 from env_service.server.guard import Guard
 from env_service.server.http import add_control_routes
-from env_service.server.lifecycle import behind_proxy, lifespan
+from env_service.server.lifecycle import lifespan
 from env_service.server.mcp import PATH as MCP_PATH
 from env_service.server.mcp import build_mcp
 from env_service.server.mcp_ws import mcp_websocket_endpoint
 from env_service.server.metrics import Metrics
+from env_service.server.proxy import behind_proxy
 from env_service.server.sessions import Sessions
 from env_service.server.web import add_web
 from env_service.server.ws import websocket_endpoint

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -11,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 from env_service.server.log import keep_clients_out_of_the_log
+from env_service.server.proxy import behind_proxy
 from env_service.server.sessions import Sessions
 
 log = logging.getLogger(__name__)
@@ -32,17 +32,10 @@ UVICORN: dict[str, Any] = {
     "proxy_headers": False,
 }
 
-PROXY_VARIABLE = "FORWARDED_ALLOW_IPS"
-
 
 def uvicorn_settings() -> dict[str, Any]:
     """`UVICORN`, and belief in the addresses that a proxy reports if FORWARDED_ALLOW_IPS names the proxy."""
     return {**UVICORN, "proxy_headers": behind_proxy()}
-
-
-def behind_proxy() -> bool:
-    """Whether the operator has named a proxy."""
-    return bool(os.environ.get(PROXY_VARIABLE))
 
 
 def lifespan(

@@ -17,8 +17,8 @@ _TOLD_TO_THE_CLIENT = ("Failed to validate request", "Failed to validate notific
 def keep_clients_out_of_the_log() -> None:
     """Filter the handlers that the libraries' records reach.
 
-    A filter on a logger never sees what loggers below it pass on, so it stands on the handlers; root has one
-    from here on, because the library would add its own, without a filter, at its first record.
+    A filter on a logger never sees what loggers below it pass on, so it stands on the handlers. Root is given
+    one, because the library would add its own, without a filter, at its first record.
     """
     logging.basicConfig()
     for logger in (logging.getLogger(), *map(logging.getLogger, _LIBRARIES)):

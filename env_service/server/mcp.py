@@ -12,8 +12,11 @@ Which task a new session gets:
   camera, pins, cost and turns as they stand. Dropping an episode thus gains neither a look at the next
   opening nor fresh turns, and a client that has lost its id finds its own episode. Until then it may also
   come back under the id; afterwards that id is gone.
-- A client is known by its address on the network (`client_of`), never by what it says of itself, which it
-  could vary to collect openings. Nobody is ever given an episode that somebody else has begun.
+- A client is known by its address on the network (`proxy.client_of`), never by what it says of itself, which
+  it could vary to collect openings. Nobody is given an episode begun from another address. Who shares
+  an address is one client and may be given what the other left: users of one machine, people behind one NAT,
+  and all visitors of a proxy that FORWARDED_ALLOW_IPS does not name. The image names the proxy by itself in a
+  Space, where there is one and no way around it; everywhere else an operator must.
 - A session that merely lost its slot keeps its episode. Of one client, unfinished ones wait in no greater
   number than there are slots; then it is turned away until one of them ends. So one client has at most twice
   as many tasks open as there are slots.
@@ -24,7 +27,6 @@ Which task a new session gets:
 
 import asyncio
 import base64
-import ipaddress
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +45,7 @@ from env_service.errors import GeoError
 from env_service.game import MODE_OFFERS, Game
 from env_service.observing import prompt
 from env_service.play import EpisodeEnvironment
+from env_service.server.proxy import client_of
 from env_service.server.rpc import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -82,23 +85,6 @@ def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
             f"Choose sequential, random, or fixed:0 to fixed:{count - 1}.",
         )
     return ({"split": split, "index": int(number)} for _ in _count())
-
-
-def client_of(scope: Scope) -> str:
-    """Who a connection comes from: its address, of IPv6 the first 64 bits, which one customer is given whole.
-
-    Behind a proxy that is the proxy, and all its visitors are one client, unless the operator names it in
-    FORWARDED_ALLOW_IPS, which makes uvicorn take the address that the proxy reports.
-    """
-    host = (scope.get("client") or ("",))[0]
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return str(host)
-    if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        return str(mapped or ipaddress.ip_network((int(address), 64), strict=False))
-    return str(address)
 
 
 def build_mcp(

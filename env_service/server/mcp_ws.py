@@ -13,7 +13,8 @@ from typing import Any
 
 from starlette.websockets import WebSocket
 
-from env_service.server.mcp import HEADER, Gate, client_of, forward
+from env_service.server.mcp import HEADER, Gate, forward
+from env_service.server.proxy import client_of
 from env_service.server.rpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,

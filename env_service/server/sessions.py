@@ -8,7 +8,8 @@ limit passes.
 
 An MCP client has no reset, and dropping an episode must not be one. So an unfinished episode whose client has
 left (its socket is gone, it ended its session, or it let the idle limit pass) is kept as it stands, turns
-spent and all, and `take_over` gives it back to the same client before any new task. Nobody else ever gets it.
+spent and all, and `take_over` gives it back to the same client before any new task. Nobody else ever gets it,
+where a client is whoever has the same address (see `mcp`).
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class Session:
     """One client's play. Made by `Sessions.open`; transports read `id`, `environment` and `opening`.
 
     Attributes:
-        client: who plays, as far as the network tells (see `mcp.client_of`); empty where nobody asks.
+        client: who plays, as far as the network tells (see `proxy.client_of`); empty where nobody asks.
         sockets: open WebSockets on it. While there is one, its loop keeps the time.
     """
 
