@@ -137,7 +137,7 @@ class Geography:
         # A country's own display name beats another one's alias.
         self._by_name |= {key: c.code for c in self._countries.values() for key in _keys(c.name)}
         self._codes: list[str] = [polygon["code"] for polygon in content["polygons"]]
-        self._owners = [self._countries[code] for code in self._codes]
+        self._owners: list[Country] = [self._countries[code] for code in self._codes]
         self._polygons: NDArray[Any] = np.array(
             [shapely.Polygon(p["rings"][0], p["rings"][1:]) for p in content["polygons"]], dtype=object
         )
