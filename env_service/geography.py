@@ -173,7 +173,7 @@ class Geography:
         if row == self._cell_rows:
             row -= 1
         cell = row * self._cell_columns + int((x + 180.0) * self._columns_per_degree)
-        found = self._cells[cell]
+        found: int = self._cells[cell]
         if found >= 0:
             return self._owners[found]
         if found == -1:
