@@ -29,6 +29,7 @@ from env_service.client_errors import (
     CapacityReached,
     EpisodeDone,
     NotReset,
+    NotSendable,
     ServerError,
     SessionExpired,
     SessionLost,
@@ -60,6 +61,7 @@ __all__ = [
     "GeoObservation",
     "GeoState",
     "NotReset",
+    "NotSendable",
     "ServerError",
     "SessionExpired",
     "SessionLost",
@@ -155,6 +157,7 @@ class GeoGuessrEnv(_Ending):
 
         Raises:
             BadSelection: there is no such task.
+            NotSendable: an argument is no JSON.
             CapacityReached, SessionExpired, SessionLost, ServerError: see there.
         """
         return _result(self._ask("reset", _selection(split, index, seed, episode_id)))
@@ -163,6 +166,7 @@ class GeoGuessrEnv(_Ending):
         """Make one call; it spends a turn. An action that no tool answers comes back as feedback.
 
         Raises:
+            NotSendable: the action is no mapping, or holds NaN or what JSON has no word for.
             NotReset, EpisodeDone, SessionExpired, SessionLost, ServerError: see there.
         """
         return _result(self._ask("step", _wire(action)))
@@ -304,11 +308,23 @@ def _selection(
 
 
 def _wire(action: GeoAction | Mapping[str, Any]) -> dict[str, Any]:
-    return action.wire() if isinstance(action, GeoAction) else dict(action)
+    if isinstance(action, GeoAction):
+        return action.wire()
+    if not isinstance(action, Mapping):
+        raise NotSendable(
+            f"an action is a GeoAction or a mapping, not {type(action).__name__}", 'Give {"op": …}.'
+        )
+    return dict(action)
 
 
 def _frame(kind: str, data: dict[str, Any] | None) -> str:
-    return json.dumps({"type": kind} if data is None else {"type": kind, "data": data}, allow_nan=False)
+    try:
+        return json.dumps({"type": kind} if data is None else {"type": kind, "data": data}, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotSendable(
+            f"the data of this {kind} cannot be written as JSON ({error})",
+            "Give finite numbers, text, true, false, null, lists and mappings of them.",
+        ) from error
 
 
 def _data(reply: str | bytes) -> dict[str, Any] | ServerError:

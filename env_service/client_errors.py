@@ -1,5 +1,7 @@
 """Every way in which a client's request can fail, by name."""
 
+from websockets.exceptions import InvalidStatus
+
 from env_service.errors import GeoError
 
 
@@ -56,6 +58,10 @@ class StepTimeout(SessionExpired):
     code = "STEP_TIMEOUT"
 
 
+class NotSendable(GeoError, ValueError):
+    """What the caller gave cannot be written as JSON. Nothing was sent, and the session goes on."""
+
+
 class SessionLost(GeoError):
     """The connection is gone, and the episode with it."""
 
@@ -76,5 +82,10 @@ CLOSE_CODES: dict[int, type[ServerError]] = {1012: ShuttingDown, 1013: CapacityR
 
 
 def unreachable(base_url: str, error: Exception) -> SessionLost:
-    """Nobody answers there."""
+    """Nobody answers there, or somebody who serves no episodes over `/ws`."""
+    if isinstance(error, InvalidStatus) and error.response.status_code in (403, 404):
+        return SessionLost(
+            f"{base_url} answers, but not on /ws (HTTP {error.response.status_code})",
+            "A server in production mode is played over /mcp alone; start one with --mode simulation.",
+        )
     return SessionLost(f"{base_url} cannot be reached ({error})", "Is the service running there?")

@@ -27,7 +27,7 @@ from env_service.models import (
     Span,
     Turn,
 )
-from env_service.observing import Shown, facing
+from env_service.observing import Shown
 from env_service.parsing import ParseFailure, parse_guess
 from env_service.play import EpisodeEnvironment
 from env_service.scoring import verdict
@@ -84,7 +84,7 @@ class GeoGuessrEnvironment(EpisodeEnvironment):
         if walked.frame_index == episode.pose.frame_index:
             words = f"No captured position lies {direction}; you have not moved."
         else:
-            words = f"You moved {metres:g} m {direction}. {facing(self._episode.pose)}"
+            words = f"You moved {metres:g} m {direction}. {self._facing()}"
         return Shown(words, self._look(task, self._split, self._episode.pose), "view", metres)
 
     @tool(op="pin", cost=0.02, needs=("names",))
@@ -212,7 +212,7 @@ class GeoGuessrEnvironment(EpisodeEnvironment):
     ) -> Shown:
         self._episode = self._now.aim(heading_deg, pitch_deg, fov_deg)
         pose = self._episode.pose
-        return Shown(facing(pose), self._look(self._playing, self._split, pose), "view")
+        return Shown(self._facing(), self._look(self._playing, self._split, pose), "view")
 
     def _mapped(self, lat: float, lon: float, span_deg: float, words: str) -> Shown:
         if not self.game.splits[self._split].imagery.abilities(self._playing).map:

@@ -137,6 +137,7 @@ class Geography:
         # A country's own display name beats another one's alias.
         self._by_name |= {key: c.code for c in self._countries.values() for key in _keys(c.name)}
         self._codes: list[str] = [polygon["code"] for polygon in content["polygons"]]
+        self._owners: list[Country] = [self._countries[code] for code in self._codes]
         self._polygons: NDArray[Any] = np.array(
             [shapely.Polygon(p["rings"][0], p["rings"][1:]) for p in content["polygons"]], dtype=object
         )
@@ -148,6 +149,7 @@ class Geography:
         with np.load(folder / "country-cells.npz", allow_pickle=False) as archive:
             cells = archive["cells"]
         self._cell_rows, self._cell_columns = cells.shape
+        self._rows_per_degree, self._columns_per_degree = cells.shape[0] / 180.0, cells.shape[1] / 360.0
         # Plain Python integers come out of an array.array several times faster than out of numpy.
         self._cells = array("h", cells.tobytes())
         self._in_cell: dict[int, list[int]] = {}
@@ -165,17 +167,20 @@ class Geography:
         """The country whose polygon holds the position; None on the open sea or on no country's land."""
         if not -90.0 <= lat <= 90.0:
             return None
-        x = _border_longitude(lon)
-        row = min(self._cell_rows - 1, int((lat + 90.0) * self._cell_rows / 180.0))
-        cell = row * self._cell_columns + int((x + 180.0) * self._cell_columns / 360.0)
-        found = self._cells[cell]
+        # Most of the time of this method is Python's own, so nothing is called that need not be.
+        x = lon if -_SEAM_DEG <= lon <= _SEAM_DEG else _border_longitude(lon)
+        row = int((lat + 90.0) * self._rows_per_degree)
+        if row == self._cell_rows:
+            row -= 1
+        cell = row * self._cell_columns + int((x + 180.0) * self._columns_per_degree)
+        found: int = self._cells[cell]
         if found >= 0:
-            return self._countries[self._codes[found]]
+            return self._owners[found]
         if found == -1:
             return None
         for index in self._in_cell.get(cell) or self._candidates(cell):
             if shapely.intersects_xy(self._polygons[index], x, lat):
-                return self._countries[self._codes[index]]
+                return self._owners[index]
         return None
 
     def _candidates(self, cell: int) -> list[int]:

@@ -32,7 +32,8 @@ ORIGINAL_BELOW_FOV_DEG = 45.0
 """Below this field of view the full-size original is used where the store has one."""
 
 PHOTO_FOV_DEG = 90.0
-"""Field of view that a whole photograph is taken to have; a zoom below it crops around the middle."""
+"""Field of view that a whole photograph is taken to have; a zoom below it crops around the middle, and a
+wider one shows the whole."""
 
 Direction = Literal["forward", "backward"]
 
@@ -82,6 +83,10 @@ class ImageryBackend(Protocol):
         """
         ...
 
+    def flat(self, task: Task, frame_index: int) -> bool:
+        """Whether the frame is shown as a flat photograph, whose direction nobody can change."""
+        ...
+
     def can_move(self, task: Task, frame_index: int, direction: Direction) -> bool:
         """Whether there is a frame further on in that direction."""
         ...
@@ -128,13 +133,17 @@ class MapillaryBackend:
     ) -> bytes:
         """See `ImageryBackend.view`. A frame that is a flat photograph is shown as it is."""
         frame = task.frames[frame_index]
-        if not frame.is_pano:
+        if self.flat(task, frame_index):
             return _photo(_decoded(self.store, self.cache, frame.image_id), fov_deg, size_px)
         original = fov_deg < ORIGINAL_BELOW_FOV_DEG and self.store.exists(frame.image_id, original=True)
         pano = _decoded(self.store, self.cache, frame.image_id, original, self.nadir_cap_deg)
         # A view out of any other shape would look plausible and point in wrong directions.
         require_panorama(self.store.name(frame.image_id, original), pano.shape[1], pano.shape[0])
         return encode_jpeg(render_view(pano, frame.compass_angle, heading_deg, pitch_deg, fov_deg, size_px))
+
+    def flat(self, task: Task, frame_index: int) -> bool:
+        """What the task row says."""
+        return not task.frames[frame_index].is_pano
 
     def can_move(self, task: Task, frame_index: int, direction: Direction) -> bool:
         """See `frame_ahead`."""
@@ -195,6 +204,10 @@ class PerspectiveBackend:
         """The photograph or its middle, longest edge `size_px`; heading and pitch change nothing."""
         frame = task.frames[frame_index]
         return _photo(_decoded(self.store, self.cache, frame.image_id), fov_deg, size_px)
+
+    def flat(self, task: Task, frame_index: int) -> bool:
+        """Always."""
+        return True
 
     def can_move(self, task: Task, frame_index: int, direction: Direction) -> bool:
         """Never."""

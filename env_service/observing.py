@@ -11,7 +11,8 @@ from typing import Any
 
 from env_service.episode import Episode, Pose
 from env_service.game import Game
-from env_service.geodesy import compass_point
+from env_service.geodesy import compass_point, wrap_degrees
+from env_service.imagery import PHOTO_FOV_DEG, ImageryBackend
 from env_service.models import GeoObservation, ImageKind
 from env_service.scoring import verdict
 from env_service.tasks import Task
@@ -38,7 +39,8 @@ def observe(
     prompt: str = "",
 ) -> GeoObservation:
     """The observation after a reset or a call; with the truth if and only if the episode is over."""
-    backend, pose, rules = game.splits[split].imagery, episode.pose, game.rules
+    backend, rules = game.splits[split].imagery, game.rules
+    pose = seen(backend, task, episode.pose)
     walks = any("move" in spec.needs for spec in tools)
     observation = GeoObservation(
         done=episode.over,
@@ -67,6 +69,19 @@ def observe(
         action_cost=episode.cost,
     )
     return _reveal(observation, rules.reward_name, task, episode) if episode.over else observation
+
+
+def seen(backend: ImageryBackend, task: Task, pose: Pose) -> Pose:
+    """The pose as the picture shows it.
+
+    A flat photograph looks where its camera looked, and its whole is the widest view of it. The heading is
+    given in whole degrees: an exact one would find the photograph, and so the place, in the list it comes
+    from.
+    """
+    if not backend.flat(task, pose.frame_index):
+        return pose
+    heading = wrap_degrees(round(task.frames[pose.frame_index].compass_angle))
+    return Pose(pose.frame_index, heading, 0.0, min(pose.fov_deg, PHOTO_FOV_DEG))
 
 
 def facing(pose: Pose) -> str:

@@ -21,7 +21,7 @@ from openenv.core.env_server.types import EnvironmentMetadata
 from env_service.episode import INVALID, Episode, Pose
 from env_service.game import MODE_OFFERS, BadSelection, EpisodeOver, Game, NotReset, check_reset_fields
 from env_service.models import MAX_EPISODE_ID, GeoAction, GeoObservation, GeoState
-from env_service.observing import Shown, facing, observe, prompt
+from env_service.observing import Shown, facing, observe, prompt, seen
 from env_service.tasks import Task
 from env_service.toolbox import InvalidAction, ToolSpec, listed, resolve, tool_specs
 
@@ -64,7 +64,8 @@ class EpisodeEnvironment(Environment):
         task_index: int | None = None,
         **unknown: Any,
     ) -> GeoObservation:
-        """Start an episode and show the opening view, which faces true north.
+        """Start an episode and show the opening view. It faces true north; a flat photograph looks where it
+        was taken to look.
 
         Args:
             seed: picks task `seed` modulo the number of tasks; used when no index is given.
@@ -93,9 +94,7 @@ class EpisodeEnvironment(Environment):
         self._tools = self.offered(name, task)
         month = task.start.captured_at
         taken = f" Captured in {month}." if month else ""
-        return self._observe(
-            Shown(f"{facing(episode.pose)}{taken}", image, "view"), prompt=prompt(self.tools)
-        )
+        return self._observe(Shown(f"{self._facing()}{taken}", image, "view"), prompt=prompt(self.tools))
 
     def step(
         self, action: GeoAction | Mapping[str, Any], timeout_s: float | None = None, **_: Any
@@ -200,6 +199,11 @@ class EpisodeEnvironment(Environment):
         return self._episode is None or self._episode.calls[-1:] != (INVALID,)
 
     @property
+    def finished(self) -> bool:
+        """Whether there was an episode and it is over."""
+        return self._episode is not None and self._episode.over
+
+    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools of this episode as a model is shown them; of an empty session, none."""
         return listed(self._tools)
@@ -229,6 +233,11 @@ class EpisodeEnvironment(Environment):
 
     def _observe(self, shown: Shown, prompt: str = "") -> GeoObservation:
         return observe(self.game, self._split, self._playing, self._now, self._tools, shown, prompt)
+
+    def _facing(self) -> str:
+        """Where the picture of this pose looks, in words."""
+        backend = self.game.splits[self._split].imagery
+        return facing(seen(backend, self._playing, self._now.pose))
 
     def _look(self, task: Task, split: str, pose: Pose) -> bytes:
         backend, px = self.game.splits[split].imagery, self.game.rules.view_px

@@ -94,6 +94,10 @@ class StreetViewBackend:
             raise LiveImageryFailed(f"{_name(image_id)} is no complete JPEG", "Try again later.") from error
         return encode_jpeg(fit(picture, size_px))
 
+    def flat(self, task: Task, frame_index: int) -> bool:
+        """Never: the service turns every panorama."""
+        return False
+
     def can_move(self, task: Task, frame_index: int, direction: Direction) -> bool:
         """See `imagery.frame_ahead`."""
         return frame_ahead(task, frame_index, direction)

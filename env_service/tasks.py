@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from env_service.canonical import atomic_write
 from env_service.errors import GeoError
@@ -24,7 +33,18 @@ IMAGE_ID_PATTERN = r"^[0-9A-Za-z_-]{1,64}$"
 """What an image id may look like: it becomes a file name, so no dot and no slash."""
 
 ImageId = Annotated[str, StringConstraints(pattern=IMAGE_ID_PATTERN)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+def _printable(text: str) -> str:
+    """Names are written into logs and tables, where a line feed would begin a row of its own."""
+    if _NO_SIGNS.search(text):
+        raise PydanticCustomError("name", "it holds a control character")
+    return text
+
+
+# Control characters, line and paragraph separators.
+_NO_SIGNS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_printable)]
 
 
 class DuplicateKey(ValueError):

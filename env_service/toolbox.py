@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -142,12 +142,31 @@ def listed(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(spec for spec in specs if spec.when is None)
 
 
+class _NoOp:
+    """Stands for the op of a call that named a tool, on a surface without ops, and named none there is."""
+
+    def __repr__(self) -> str:
+        return "no op"
+
+
+UNKNOWN_TOOL: Final = _NoOp()
+
+
 def resolve(specs: Iterable[ToolSpec], op: object, fields: Mapping[str, Any]) -> ToolSpec:
     """The tool that answers a flat action.
+
+    Args:
+        specs: what there is.
+        op: of the action; `UNKNOWN_TOOL` to be refused in the words of a surface that has tools and no ops.
+        fields: the rest of the action.
 
     Raises:
         InvalidAction: there is none with that op.
     """
+    specs = tuple(specs)
+    if op is UNKNOWN_TOOL:
+        names = ", ".join(spec.name for spec in listed(specs))
+        raise InvalidAction(f"there is no such tool; it is one of {names}")
     candidates = [spec for spec in specs if spec.op == op]
     for spec in candidates:
         if spec.when is not None and fields.get(spec.when) is not None:

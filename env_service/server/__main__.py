@@ -6,6 +6,7 @@ standard error, which begins with "error: ", says why.
 
 import argparse
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -104,22 +105,21 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{flag}", type=kind, help=f"{words} (${variable})")
     parser.add_argument("--origin", action="append", help="browser Origin to let in; may be repeated")
     parser.add_argument(
-        "--host", default=os.environ.get("HOST", "127.0.0.1"), help="address to bind [127.0.0.1]"
+        "--host", default=os.environ.get("HOST") or "127.0.0.1", help="address to bind [127.0.0.1] ($HOST)"
     )
     parser.add_argument(
         "--port",
         type=int,
-        default=os.environ.get("PORT", DEFAULT_PORT),
-        help="port; 0 takes a free one [8000]",
+        help=f"port; 0 takes a free one [{DEFAULT_PORT}] ($PORT)",
     )
     parser.add_argument("--ready-file", help='write {"port", "url", "pid"} there once serving')
     parser.add_argument("--exit-with-parent", action="store_true", help="stop when standard input ends")
     return parser
 
 
-def _values(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+def _values(arguments: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The configuration's keys: the file's, overridden by variables, overridden by flags. A sample is drawn
-    into `scratch`."""
+    into `scratch`. Beside them, which keys came from which variable."""
     from env_service.server.config import check_flags, read_config
 
     values: dict[str, Any] = read_config(arguments.config) if arguments.config else {}
@@ -142,15 +142,15 @@ def _values(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     flags = {key: given for flag in _FLAGS if (given := getattr(arguments, key := _key(flag))) is not None}
     if wrong := check_flags(flags):
         raise _WrongUsage(wrong)
-    for flag, (variable, _, _) in _FLAGS.items():
-        key = _key(flag)
-        if key in flags:
-            values[key] = flags[key]
-        elif os.environ.get(variable):
-            values[key] = os.environ[variable]
+    values |= flags
+    variables = {
+        _key(flag): variable for flag, (variable, _, _) in _FLAGS.items() if os.environ.get(variable)
+    }
+    variables = {key: variable for key, variable in variables.items() if key not in flags}
+    values |= {key: os.environ[variable] for key, variable in variables.items()}
     if arguments.origin:
         values["origins"] = [*values.get("origins", ()), *arguments.origin]
-    return values
+    return values, variables
 
 
 def _key(flag: str) -> str:
@@ -159,8 +159,8 @@ def _key(flag: str) -> str:
 
 async def _serve(arguments: argparse.Namespace, environment: Any, scratch: Path) -> None:
     # Binding comes before loading: a port that is taken is told at once.
-    values = _values(arguments, scratch)
-    listener = _bind(arguments.host, arguments.port)
+    values, variables = _values(arguments, scratch)
+    listener = _bind(arguments.host, _port(arguments.port))
     import uvicorn
 
     from env_service.environment import GeoGuessrEnvironment
@@ -168,7 +168,7 @@ async def _serve(arguments: argparse.Namespace, environment: Any, scratch: Path)
     from env_service.server.config import make_config
     from env_service.server.lifecycle import uvicorn_settings
 
-    config = make_config(values)
+    config = make_config(values, variables)
     app = create_app(config, environment=environment or GeoGuessrEnvironment)
     server = uvicorn.Server(uvicorn.Config(app, **uvicorn_settings()))
     if arguments.exit_with_parent:
@@ -190,6 +190,15 @@ async def _serve(arguments: argparse.Namespace, environment: Any, scratch: Path)
         await serving
 
 
+def _port(given: int | None) -> int:
+    """The flag's port, else the variable's, else the default."""
+    said = os.environ.get("PORT") if given is None else str(given)
+    try:
+        return int(said or DEFAULT_PORT)
+    except ValueError as error:
+        raise GeoError(f"the variable PORT is no number but {said!r}", "Correct or unset PORT.") from error
+
+
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only where the protocol is named; on, it costs 40 ms a request.
@@ -203,6 +212,11 @@ def _bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or error
+        if isinstance(error, socket.gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
+            raise GeoError(
+                f"the host {host} is no address of this machine ({reason})",
+                "Choose another with --host: 127.0.0.1 for this machine alone, 0.0.0.0 for every address.",
+            ) from error
         raise GeoError(
             f"port {port} on {host} cannot be used ({reason})",
             "Choose another with --port; 0 takes a free one.",

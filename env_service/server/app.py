@@ -25,6 +25,7 @@ from env_service.server.mcp import PATH as MCP_PATH
 from env_service.server.mcp import build_mcp
 from env_service.server.mcp_ws import mcp_websocket_endpoint
 from env_service.server.metrics import Metrics
+from env_service.server.proxy import behind_proxy
 from env_service.server.sessions import Sessions
 from env_service.server.web import add_web
 from env_service.server.ws import websocket_endpoint
@@ -94,7 +95,7 @@ def create_app(
     app.add_exception_handler(GeoError, _explain)
     app.add_exception_handler(RequestValidationError, _invalid)
     sockets = [MCP_PATH, "/ws"] if simulation else [MCP_PATH]
-    app.add_middleware(Guard, ws_paths=sockets, origins=config.origins)
+    app.add_middleware(Guard, ws_paths=sockets, origins=config.origins, proxied=behind_proxy())
     return app
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -113,6 +114,8 @@ def read_config(path: Path | str) -> dict[str, Any]:
         raise ConfigError(f"the configuration {file} is ambiguous: {error}", "Correct the file.") from error
     except ValueError as error:
         raise ConfigError(f"the configuration {file} is not JSON ({error})", "Correct the file.") from error
+    except RecursionError:
+        raise ConfigError(f"the configuration {file} is nested too deep", "Correct the file.") from None
     if not isinstance(values, dict):
         raise ConfigError(f"the configuration {file} is not a JSON object", "Correct the file.")
     splits = values.get("splits")
@@ -123,17 +126,32 @@ def read_config(path: Path | str) -> dict[str, Any]:
     return values
 
 
-def make_config(values: dict[str, Any]) -> ServerConfig:
-    """Check the keys. Raises ConfigError, which names the first that is wrong."""
+def make_config(values: dict[str, Any], variables: Mapping[str, str] | None = None) -> ServerConfig:
+    """Check the keys. Raises ConfigError, which names the first that is wrong.
+
+    Args:
+        values: the keys of `ServerConfig`.
+        variables: key -> environment variable, for keys that came from one; a refusal names the variable.
+    """
     try:
-        return ServerConfig.model_validate(values)
+        config = ServerConfig.model_validate(values)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in fault["loc"])
+        words = _lowered(fault["msg"])
+        if variables and where in variables:
+            name = variables[where]
+            raise ConfigError(
+                f"the variable {name} is wrong: {words}", f"Correct or unset {name}."
+            ) from error
         raise ConfigError(
-            f"the configuration is wrong at {where}: {_lowered(fault['msg'])}",
-            "See --help for what may be set.",
+            f"the configuration is wrong at {where}: {words}", "See --help for what may be set."
         ) from error
+    if variables and "curve" in variables and config.curve not in CURVES:
+        name = variables["curve"]
+        words = f"it is one of {', '.join(CURVES)}"
+        raise ConfigError(f"the variable {name} is wrong: {words}", f"Correct or unset {name}.")
+    return config
 
 
 def check_flags(flags: dict[str, Any]) -> str | None:

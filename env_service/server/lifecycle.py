@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -10,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import FrameType
 from typing import Any
 
+from env_service.server.log import keep_clients_out_of_the_log
+from env_service.server.proxy import behind_proxy
 from env_service.server.sessions import Sessions
 
 log = logging.getLogger(__name__)
@@ -31,12 +32,10 @@ UVICORN: dict[str, Any] = {
     "proxy_headers": False,
 }
 
-PROXY_VARIABLE = "FORWARDED_ALLOW_IPS"
-
 
 def uvicorn_settings() -> dict[str, Any]:
     """`UVICORN`, and belief in the addresses that a proxy reports if FORWARDED_ALLOW_IPS names the proxy."""
-    return {**UVICORN, "proxy_headers": bool(os.environ.get(PROXY_VARIABLE))}
+    return {**UVICORN, "proxy_headers": behind_proxy()}
 
 
 def lifespan(
@@ -53,7 +52,7 @@ def lifespan(
 
     @asynccontextmanager
     async def run(_: Any) -> AsyncIterator[None]:
-        logging.getLogger().addFilter(_without_requests)
+        keep_clients_out_of_the_log()
         async with mcp_app.lifespan(mcp_app):
             _drain_on_sigterm(sessions, drain_s)
             threading.Thread(target=warm, name="warm", daemon=True).start()
@@ -65,15 +64,6 @@ def lifespan(
                 await sessions.close_all()
 
     return run
-
-
-def _without_requests(record: logging.LogRecord) -> bool:
-    """Keep a client from filling the disk: of every message that it cannot use, the MCP library writes
-    kilobytes into the log, with what was sent. The client is told what was wrong; the log need not be."""
-    return not str(record.msg).startswith(_TOLD_TO_THE_CLIENT)
-
-
-_TOLD_TO_THE_CLIENT = ("Failed to validate request", "Failed to validate notification", "Response ID ")
 
 
 def _drain_on_sigterm(sessions: Sessions, drain_s: float) -> None:

@@ -12,8 +12,11 @@ Which task a new session gets:
   camera, pins, cost and turns as they stand. Dropping an episode thus gains neither a look at the next
   opening nor fresh turns, and a client that has lost its id finds its own episode. Until then it may also
   come back under the id; afterwards that id is gone.
-- A client is known by its address on the network (`client_of`), never by what it says of itself, which it
-  could vary to collect openings. Nobody is ever given an episode that somebody else has begun.
+- A client is known by its address on the network (`proxy.client_of`), never by what it says of itself, which
+  it could vary to collect openings. Nobody is given an episode begun from another address. Who shares
+  an address is one client and may be given what the other left: users of one machine, people behind one NAT,
+  and all visitors of a proxy that FORWARDED_ALLOW_IPS does not name. The image names the proxy by itself in a
+  Space, where there is one and no way around it; everywhere else an operator must.
 - A session that merely lost its slot keeps its episode. Of one client, unfinished ones wait in no greater
   number than there are slots; then it is turned away until one of them ends. So one client has at most twice
   as many tasks open as there are slots.
@@ -24,7 +27,6 @@ Which task a new session gets:
 
 import asyncio
 import base64
-import ipaddress
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -43,19 +45,24 @@ from env_service.errors import GeoError
 from env_service.game import MODE_OFFERS, Game
 from env_service.observing import prompt
 from env_service.play import EpisodeEnvironment
+from env_service.server.proxy import client_of
+from env_service.server.rpc import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REFUSED,
+    SESSION_NOT_FOUND,
+    error_text,
+    fault,
+    is_notification,
+)
 from env_service.server.sessions import Refused, Session, Sessions
 from env_service.server.wire import BODY_LIMIT_S, MAX_BYTES, BadMessage, observation_data, parse_object
-from env_service.toolbox import ToolSpec, listed
+from env_service.toolbox import UNKNOWN_TOOL, ToolSpec, listed
 
 PATH = "/mcp"
 OPENING_URI = "geo://opening-view"
 SESSION_KEY = "geo.session"
 HEADER = b"mcp-session-id"
-
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-REFUSED = -32000
-SESSION_NOT_FOUND = -32001
 
 
 def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
@@ -80,28 +87,14 @@ def assignment(game: Game, rule: str) -> Iterator[dict[str, Any]]:
     return ({"split": split, "index": int(number)} for _ in _count())
 
 
-def client_of(scope: Scope) -> str:
-    """Who a connection comes from: its address, of IPv6 the first 64 bits, which one customer is given whole.
-
-    Behind a proxy that is the proxy, and all its visitors are one client, unless the operator names it in
-    FORWARDED_ALLOW_IPS, which makes uvicorn take the address that the proxy reports.
-    """
-    host = (scope.get("client") or ("",))[0]
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return str(host)
-    if isinstance(address, ipaddress.IPv6Address):
-        mapped = address.ipv4_mapped
-        return str(mapped or ipaddress.ip_network((int(address), 64), strict=False))
-    return str(address)
-
-
 def build_mcp(
     sessions: Sessions, environment: type[EpisodeEnvironment], game: Game, rule: str
 ) -> tuple[Any, "Gate"]:
     """The FastMCP application (run its lifespan) and the gate to serve in its place."""
-    specs = [spec for spec in environment.specs() if spec.needs <= MODE_OFFERS[game.rules.mode]]
+    split = game.splits[game.default_split]
+    turns = any(split.imagery.abilities(task).look for task in split.tasks)
+    offers = MODE_OFFERS[game.rules.mode] - (frozenset() if turns else {"look"})
+    specs = [spec for spec in environment.specs() if spec.needs <= offers]
     words = f"{prompt(listed(specs))} The opening picture is the resource {OPENING_URI}."
     words += f" An episode has {game.rules.max_turns} turns; every answer says how many are left."
     server: FastMCP[Any] = FastMCP(
@@ -112,12 +105,17 @@ def build_mcp(
     )
 
     async def opening_view() -> ResourceResult:
-        """The picture the episode begins with, facing true north. Reading it spends no turn."""
         opening = _session().opening
         picture = base64.b64decode(opening.image_base64) if opening else b""
         return ResourceResult([ResourceContent(picture, mime_type="image/jpeg")])
 
-    server.resource(OPENING_URI, name="opening_view", mime_type="image/jpeg")(opening_view)
+    north = ", facing true north" if turns else ""
+    server.resource(
+        OPENING_URI,
+        name="opening_view",
+        description=f"The picture the episode begins with{north}. Reading it spends no turn.",
+        mime_type="image/jpeg",
+    )(opening_view)
     # JSON answers: nothing is pushed in the middle of a call, and an event stream halves the calls per
     # second.
     app = server.http_app(path=PATH, json_response=True, stateless_http=True)
@@ -140,7 +138,7 @@ class _Play(Middleware):
     ) -> ToolResult:
         session = _session()
         ops = {spec.name: spec.op for spec in session.environment.tools}
-        action = {**(context.message.arguments or {}), "op": ops.get(context.message.name)}
+        action = {**(context.message.arguments or {}), "op": ops.get(context.message.name, UNKNOWN_TOOL)}
         try:
             observation = await self.sessions.apply(session, action)
         except Refused as refusal:
@@ -207,10 +205,17 @@ class Gate:
         except BadMessage as error:
             await _reply(send, 400, PARSE_ERROR, str(error))
             return
+        wrong = fault(message)
         opening = message.get("method") == "initialize"
         if session_id:
             session = self.sessions.find(session_id, "mcp")
-        elif opening:
+            if wrong:
+                await _reply(send, 400, INVALID_REQUEST, wrong, message.get("id"))
+                return
+            if is_notification(message):
+                await _accept(send)
+                return
+        elif opening and not wrong and not is_notification(message):
             try:
                 session = self.sessions.open_mcp(client_of(scope))
             except Refused as refusal:
@@ -219,9 +224,8 @@ class Gate:
                 return
         else:
             # Status 200, because `openenv validate` posts {} and expects a JSON-RPC answer.
-            await _reply(
-                send, 200, INVALID_REQUEST, "open a session with initialize first", message.get("id")
-            )
+            words = wrong if opening and wrong else "open a session with initialize first"
+            await _reply(send, 200, INVALID_REQUEST, words, message.get("id"))
             return
         scope[SESSION_KEY] = session
         if opening:
@@ -341,6 +345,11 @@ def _replay(body: bytes, receive: Receive) -> Callable[[], Any]:
     return again
 
 
+async def _accept(send: Send) -> None:
+    await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def _reply(
     send: Send,
     status: int,
@@ -349,8 +358,7 @@ async def _reply(
     rpc_id: Any = None,
     headers: Sequence[tuple[bytes, bytes]] = (),
 ) -> None:
-    known = rpc_id if isinstance(rpc_id, str | int) else None
-    body = json.dumps({"jsonrpc": "2.0", "id": known, "error": {"code": code, "message": message}}).encode()
+    body = error_text(code, message, rpc_id).encode()
     start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})

@@ -7,21 +7,28 @@ for.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
-from env_service.server.mcp import HEADER, INVALID_REQUEST, PARSE_ERROR, REFUSED, Gate, client_of, forward
+from env_service.server.mcp import HEADER, Gate, forward
+from env_service.server.proxy import client_of
+from env_service.server.rpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REFUSED,
+    error_text,
+    fault,
+    is_notification,
+)
 from env_service.server.sessions import Refused, Session
 from env_service.server.wire import MAX_BYTES, BadMessage, parse_object
-from env_service.server.ws import SERVICE_RESTART, SESSION_EXPIRED, turn_away
+from env_service.server.ws import GONE, SERVICE_RESTART, SESSION_EXPIRED, turn_away
 
 log = logging.getLogger(__name__)
-
-INTERNAL_ERROR = -32603
 
 
 def mcp_websocket_endpoint(gate: Gate) -> Callable[[WebSocket], Awaitable[None]]:
@@ -40,10 +47,8 @@ def mcp_websocket_endpoint(gate: Gate) -> Callable[[WebSocket], Awaitable[None]]
             await _converse(ws, gate, session)
         except Refused as refusal:
             sessions.metrics.errors[refusal.code] += 1
-            await ws.accept()
-            await turn_away(ws, _error(REFUSED, f"{refusal.code}: {refusal}"), refusal.code)
-        except (WebSocketDisconnect, RuntimeError) as gone:
-            # Starlette raises RuntimeError when the peer left between two of our own calls.
+            await turn_away(ws, error_text(REFUSED, f"{refusal.code}: {refusal}"), refusal.code)
+        except GONE as gone:
             log.debug("a client left: %s", gone)
         finally:
             if session is not None:
@@ -69,7 +74,7 @@ async def _converse(ws: WebSocket, gate: Gate, session: Session) -> None:
             frame = await asyncio.wait_for(ws.receive(), sessions.idle_s)
         except TimeoutError:
             sessions.metrics.errors["SESSION_EXPIRED"] += 1
-            await ws.send_text(_error(REFUSED, f"SESSION_EXPIRED: unused for {sessions.idle_s:g} s"))
+            await ws.send_text(error_text(REFUSED, f"SESSION_EXPIRED: unused for {sessions.idle_s:g} s"))
             await ws.close(SESSION_EXPIRED, "idle")
             return
         if frame["type"] == "websocket.disconnect":
@@ -87,24 +92,20 @@ async def _converse(ws: WebSocket, gate: Gate, session: Session) -> None:
 async def _answer(gate: Gate, session: Session, frame: Any) -> str:
     text = frame.get("text")
     if text is None:
-        return _error(PARSE_ERROR, "frames are text")
+        return error_text(PARSE_ERROR, "frames are text")
     if len(text) > MAX_BYTES:
-        return _error(INVALID_REQUEST, f"a frame has at most {MAX_BYTES} characters")
+        return error_text(INVALID_REQUEST, f"a frame has at most {MAX_BYTES} characters")
     try:
         message = parse_object(text)
     except BadMessage as error:
-        return _error(PARSE_ERROR, str(error))
+        return error_text(PARSE_ERROR, str(error))
+    if wrong := fault(message):
+        return error_text(INVALID_REQUEST, wrong, message.get("id"))
+    if is_notification(message):
+        return ""
     try:
-        answer = (await forward(gate.app, session, text.encode())).decode()
+        return (await forward(gate.app, session, text.encode())).decode()
     except Exception as error:
         log.exception("session %s: a frame was not understood", session.id)
         gate.sessions.metrics.errors["SESSION_ERROR"] += 1
-        return _error(INTERNAL_ERROR, f"the server failed ({type(error).__name__})", message.get("id"))
-    if not answer and "id" in message:
-        return _error(INVALID_REQUEST, "not a request", message["id"])
-    return answer
-
-
-def _error(code: int, words: str, rpc_id: Any = None) -> str:
-    known = rpc_id if isinstance(rpc_id, str | int) else None
-    return json.dumps({"jsonrpc": "2.0", "id": known, "error": {"code": code, "message": words}})
+        return error_text(INTERNAL_ERROR, f"the server failed ({type(error).__name__})", message.get("id"))

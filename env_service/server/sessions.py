@@ -2,12 +2,14 @@
 
 A session owns a thread, so a call that stalls holds up nobody else, and one that hangs past the step timeout
 is abandoned with its session. A session over a WebSocket lives as long as its socket. Over HTTP there is no
-socket to watch: when the cap is reached, the session unused for longest gives its slot away and is *parked*;
-its episode waits under its id until the client comes back or the idle limit passes.
+socket to watch: when the cap is reached, a session whose episode is over gives its slot away, or else the one
+unused for longest, and is *parked*; its episode waits under its id until the client comes back or the idle
+limit passes.
 
 An MCP client has no reset, and dropping an episode must not be one. So an unfinished episode whose client has
 left (its socket is gone, it ended its session, or it let the idle limit pass) is kept as it stands, turns
-spent and all, and `take_over` gives it back to the same client before any new task. Nobody else ever gets it.
+spent and all, and `take_over` gives it back to the same client before any new task. Nobody else ever gets it,
+where a client is whoever has the same address (see `mcp`).
 """
 
 import asyncio
@@ -35,6 +37,8 @@ MAX_PARKED = 1024
 
 SETTLE_S = 0.3
 
+_NO_PICTURE = "the environment could not show a picture; its operator finds which and what to do in the log"
+
 
 class Refused(Exception):
     """A request answered with an error; `code` goes on the wire, and the session lives unless it says so."""
@@ -49,7 +53,7 @@ class Session:
     """One client's play. Made by `Sessions.open`; transports read `id`, `environment` and `opening`.
 
     Attributes:
-        client: who plays, as far as the network tells (see `mcp.client_of`); empty where nobody asks.
+        client: who plays, as far as the network tells (see `proxy.client_of`); empty where nobody asks.
         sockets: open WebSockets on it. While there is one, its loop keeps the time.
     """
 
@@ -74,7 +78,8 @@ class Sessions:
         cap: sessions that may hold a slot at once.
         idle_s: seconds after which an unused session ends.
         step_timeout_s: seconds after which a reset or a call is given up, and its session with it.
-        park_after_s: seconds of disuse after which an MCP or HTTP session may lose its slot to a newcomer.
+        park_after_s: seconds of disuse after which an MCP or HTTP session may lose its slot to a newcomer;
+            one whose episode is over may lose it at once.
         metrics: where to count.
     """
 
@@ -123,7 +128,7 @@ class Sessions:
             Refused: CAPACITY_REACHED or SHUTTING_DOWN.
         """
         waiting = sum(_unfinished(session) for session in self.parked.values() if session.client == client)
-        if not self._left_by(client) and waiting >= self.cap <= len(self.live):
+        if not self._left_by(client) and waiting >= self.cap <= len(self.live) and not self._finished():
             raise self._full()
         return self.open("mcp", client)
 
@@ -306,7 +311,7 @@ class Sessions:
             return Refused(error.code, words if ends else str(error))
         log.error("session %s: %s", session.id, error)
         named = resetting and session.transport != "mcp"
-        return Refused(_code(error), str(error) if named else "the environment could not show a picture")
+        return Refused(_code(error), str(error) if named else _NO_PICTURE)
 
     def _admit(self) -> None:
         if self.draining:
@@ -314,14 +319,18 @@ class Sessions:
         if len(self.live) < self.cap:
             return
         limit = time.monotonic() - self.park_after_s
-        unused = [
-            session
-            for session in self.live.values()
-            if not session.sockets and session.last_used < limit and not session.lock.locked()
-        ]
+        unused = self._finished() or [s for s in self._idle() if s.last_used < limit]
         if not unused:
             raise self._full()
         self._park_now(min(unused, key=lambda session: session.last_used))
+
+    def _idle(self) -> list[Session]:
+        """Sessions that hold a slot and neither a socket nor a call in flight."""
+        return [s for s in self.live.values() if not s.sockets and not s.lock.locked()]
+
+    def _finished(self) -> list[Session]:
+        """Those of them that only wait for a client to go away, or to reset."""
+        return [session for session in self._idle() if session.environment.finished]
 
     def _full(self) -> Refused:
         self.metrics.refused += 1

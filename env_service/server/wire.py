@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from pydantic_core import to_json
 
 from env_service.models import GeoObservation, GeoState
+from env_service.tasks import DuplicateKey, distinct_keys
 
 MAX_BYTES = 1 << 20
 """Longest message that is parsed. The longest honest one is a guess with 120,000 characters of text."""
@@ -28,7 +29,7 @@ class BadMessage(ValueError):
 
 
 def parse_object(data: str | bytes) -> dict[str, Any]:
-    """One JSON object of finite numbers, real characters and bounded depth.
+    """One JSON object of finite numbers, real characters, distinct keys and bounded depth.
 
     Raises:
         BadMessage: it is anything else.
@@ -36,9 +37,13 @@ def parse_object(data: str | bytes) -> dict[str, Any]:
     if len(data) > MAX_BYTES:
         raise BadMessage(f"longer than {MAX_BYTES} bytes")
     try:
-        value = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            data, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=distinct_keys
+        )
     except BadMessage:
         raise
+    except DuplicateKey:
+        raise BadMessage("a key stands in one object twice") from None
     except RecursionError:
         raise BadMessage("nested too deeply") from None
     except ValueError as error:

@@ -6,6 +6,7 @@ so.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -29,26 +30,29 @@ SERVICE_RESTART = 1012
 SESSION_EXPIRED = 4408
 LINGER_S = 3.0
 
+GONE = (WebSocketDisconnect, RuntimeError, OSError)
+"""What sending to a peer that has left raises: Starlette has RuntimeError for one that left between two of
+our own calls, and the web server an OSError during the handshake."""
+
 
 def websocket_endpoint(sessions: Sessions) -> Callable[[WebSocket], Awaitable[None]]:
     """The endpoint to register under `/ws`."""
 
     async def endpoint(ws: WebSocket) -> None:
-        await ws.accept()
+        session: Session | None = None
         try:
+            await ws.accept()
             session = sessions.open("ws")
+            session.sockets = 1
+            await _converse(ws, sessions, session)
         except Refused as refusal:
             sessions.metrics.errors[refusal.code] += 1
             await turn_away(ws, error_frame(refusal.code, str(refusal), **refusal.more), refusal.code)
-            return
-        session.sockets = 1
-        try:
-            await _converse(ws, sessions, session)
-        except (WebSocketDisconnect, RuntimeError) as gone:
-            # Starlette raises RuntimeError when the peer left between two of our own calls.
-            log.debug("session %s: %s", session.id, gone)
+        except GONE as gone:
+            log.debug("a client left: %s", gone)
         finally:
-            await asyncio.shield(sessions.close(session))
+            if session is not None:
+                await asyncio.shield(sessions.close(session))
 
     return endpoint
 
@@ -119,9 +123,12 @@ async def turn_away(ws: WebSocket, frame: str, reason: str) -> None:
     """Say why and stay for the client's first frame: a client that speaks before it listens must still find
     the answer, and a close that crosses its frame would make it lose both."""
     try:
+        if ws.application_state is WebSocketState.CONNECTING:
+            await ws.accept()
         await ws.send_text(frame)
-        await asyncio.wait_for(ws.receive(), LINGER_S)
-    except (TimeoutError, WebSocketDisconnect, RuntimeError) as left:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ws.receive(), LINGER_S)
+        if ws.client_state is WebSocketState.CONNECTED:
+            await ws.close(TRY_AGAIN_LATER, reason)
+    except GONE as left:
         log.debug("turned away: %s", left)
-    if ws.application_state is WebSocketState.CONNECTED and ws.client_state is WebSocketState.CONNECTED:
-        await ws.close(TRY_AGAIN_LATER, reason)

@@ -53,6 +53,7 @@ def _warn_of_missing(tasks: Path, panos: str) -> None:
     if missing:
         print(
             f"warning: {len(missing):,} of {len(wanted):,} pictures of {tasks} are not in {panos}, "
-            f"first {min(missing)}.jpg; their frames cannot be shown",
+            f"first {min(missing)}.jpg; their frames cannot be shown. Mirror them again, or name the "
+            "folder that holds them with --panos.",
             file=sys.stderr,
         )

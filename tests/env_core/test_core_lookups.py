@@ -59,3 +59,15 @@ def test_of_two_equally_near_the_first_is_taken():
     points = np.array([[0.0, 1.0, 0.0], [0.0, -1.0, 0.0], [0.0, -1.0, 0.0], [-1.0, 0.0, 0.0]] * 5)
     assert PlaceTree(points).nearest(1.0, 0.0, 0.0) == (0, 2.0)
     assert PlaceTree(points).nearest(0.0, -1.0, 0.0) == (1, 0.0)
+
+
+def test_on_the_corners_and_edges_of_cells_the_grid_says_what_the_polygons_say():
+    known, step = geography(), 180.0 / geography()._cell_rows
+    lats = [-90.0, *(-90.0 + step * row for row in range(40, 700, 11)), 90.0]
+    lons = [-540.0, -180.0, *(-180.0 + step * column for column in range(3, 1440, 17)), 180.0, 540.0]
+    corners = [(lat, lon) for lat in lats for lon in lons]
+    beside = [(np.nextafter(lat, 0.0).item(), np.nextafter(lon, 0.0).item()) for lat, lon in corners]
+    for positions in (corners, beside):
+        found = [country.code if (country := known.country_at(*at)) else None for at in positions]
+        assert found == known.codes_at(*np.transpose(positions))
+    assert known.country_at(float("nan"), 0.0) is None and known.country_at(90.1, 0.0) is None

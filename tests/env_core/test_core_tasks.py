@@ -55,6 +55,21 @@ def test_unknown_keys_are_kept_at_both_levels(tmp_path):
     assert task_row(task) == row(density=3, frame={"altitude": 12.5})
 
 
+@pytest.mark.parametrize("key", ["task_id", "country", "sequence_id", "provider"])
+@pytest.mark.parametrize("sign", ["\n", "\r", "\x00", "\x1b", "\x7f", "\x85", "\u2028"])
+def test_a_name_with_a_control_character_is_refused_by_line(tmp_path, key, sign):
+    path = put(tmp_path / "nl.jsonl", row(), row(1, **{key: f"eval{sign}00000"}))
+    with pytest.raises(
+        TaskFileError, match=rf"nl.jsonl:2: {key} is .*: it holds a control character"
+    ) as caught:
+        read_tasks(path)
+    assert sign not in str(caught.value)
+
+
+def test_a_name_may_have_any_letters(tmp_path):
+    assert read_tasks(put(tmp_path / "t.jsonl", row(country="Côte d\u2019Ivoire \U0001f1e8")))
+
+
 def test_key_order_of_a_row():
     task = Task.model_validate(row())
     assert list(task_row(task)) == [

@@ -16,6 +16,7 @@ from env_service.client import (
     EpisodeDone,
     GeoGuessrEnv,
     NotReset,
+    NotSendable,
     ServerError,
     SessionExpired,
     SessionLost,
@@ -66,11 +67,29 @@ def test_errors_have_names(server: Server) -> None:
             with pytest.raises(BadSelection):
                 env.reset(**wrong)
         env.reset()
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            env.step({"op": "look", "heading_deg": float("nan")})
+        for wrong_value in (float("nan"), float("inf"), b"bytes", {1, 2}, object()):
+            with pytest.raises(NotSendable, match=r"cannot be written as JSON .*\. Give finite numbers"):
+                env.step({"op": "look", "heading_deg": wrong_value})
+        with pytest.raises(NotSendable, match="not int"):
+            env.step(5)  # type: ignore[arg-type]
+        with pytest.raises(NotSendable, match="this reset"):
+            env.reset(seed=object())  # type: ignore[arg-type]
         assert env.step({"op": "fly"}).observation.steps_remaining == 11
     with pytest.raises(SessionLost, match="cannot be reached"):
         GeoGuessrEnv("http://127.0.0.1:9", timeout_s=2)
+
+
+def test_a_server_in_production_mode_is_told_from_none_at_all(production: Server) -> None:
+    words = r"answers, but not on /ws \(HTTP 403\).*production mode"
+    with pytest.raises(SessionLost, match=words):
+        GeoGuessrEnv(production.url)
+
+    async def connect() -> None:
+        async with AsyncGeoGuessrEnv(production.url):
+            pass
+
+    with pytest.raises(SessionLost, match=words):
+        asyncio.run(connect())
 
 
 def test_one_too_many_expiry_and_timeouts(lab: Server) -> None:

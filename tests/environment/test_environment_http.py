@@ -137,6 +137,17 @@ def test_pages_from_elsewhere_are_refused(server: Server, production: Server) ->
     # A name of the attacker's that resolves to the loopback: its page and its requests agree.
     posing = {"origin": "http://evil.example:8000", "host": "evil.example:8000"}
     assert httpx.post(f"{server.url}/reset", json={}, headers=posing).status_code == 403
+    # Browsers name no Origin when a page asks its own site, so there the Host alone must tell.
+    for host in ("evil.example", "evil.example:8000", "127.evil.example", "localhost.evil.example"):
+        for path in ("/metrics", "/schema", "/health", "/web", "/geoguesser_env/splits"):
+            answer = httpx.get(server.url + path, headers={"host": host})
+            assert answer.status_code == 403 and "--origin" in answer.text, (host, path)
+        with pytest.raises(websockets.InvalidStatus):
+            server.connect(additional_headers={"host": host})
+    port = server.url.rsplit(":", 1)[1]
+    for host in ("localhost", f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}", "10.1.2.3:80"):
+        assert httpx.get(f"{server.url}/metrics", headers={"host": host}).status_code == 200, host
+    assert httpx.get(f"{production.url}/metrics", headers={"host": "friend.example"}).status_code == 200
     local = server.url.replace("127.0.0.1", "localhost")
     assert httpx.get(f"{local}/health", headers={"origin": local}).status_code == 200
     friend = {"origin": "https://friend.example"}

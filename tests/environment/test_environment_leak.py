@@ -283,12 +283,16 @@ def test_a_picture_that_cannot_be_shown_is_named_to_a_harness_and_in_the_log_onl
         assert json.loads(ws.recv(20))["type"] == "observation"
         ws.send(json.dumps({"type": "step", "data": {"op": "move", "direction": "forward"}}))
         hidden = json.loads(ws.recv(20))["data"]
-        assert hidden == {"message": "the environment could not show a picture", "code": "BAD_PICTURE"}
+        assert hidden["code"] == "BAD_PICTURE" and hidden["message"] == (
+            "the environment could not show a picture; its operator finds which and what to do in the log"
+        )
         ws.send(json.dumps({"type": "state"}))
         assert json.loads(ws.recv(20))["data"]["step_count"] == 0
         assert b"bad1010" not in httpx.post(f"{server.url}/mcp", json=HELLO, timeout=20).content
         log = server.log.read_text()
         assert "frame bad1002 in the store" in log and "frame bad1010 in the store" in log
+        # The operator is told what to do.
+        assert "Put a fresh copy of it into the store." in log and "Mirror it again" in log
 
 
 def test_a_missing_picture_is_not_named_to_an_agent(

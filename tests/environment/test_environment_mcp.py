@@ -70,6 +70,13 @@ def test_turns_costs_and_results_are_the_same_as_over_ws(server: Server) -> None
             data = ask(ws, {"type": "step", "data": {"op": op, **fields}})["data"]
             theirs = {**data["observation"], "reward": data["reward"], "done": data["done"]}
             del theirs["image_base64"]
+            if "there is no such op" in theirs["feedback"]:
+                # Told in the words of each surface: here a model knows tools and no ops.
+                tools = ", ".join(mine["available_tools"])
+                assert mine.pop("feedback") == (
+                    f"Not a valid action: there is no such tool; it is one of {tools}. The turn is spent."
+                )
+                assert "pin, view_map" in theirs.pop("feedback") and "place_pin" in tools
             assert mine == theirs, op
 
 

@@ -201,6 +201,7 @@ BAD_FRAMES: dict[str, str | bytes] = {
     "binary": b"\x00\x01",
     "torn": '{"jsonrpc":',
     "deep": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + "[" * 50_000,
+    "a key twice": '{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/list"}',
     "NaN": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","arguments":{"a":NaN}}}',
     "1e999": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","arguments":{"":1e999}}}',
     "half a surrogate": '{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',

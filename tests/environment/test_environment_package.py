@@ -8,16 +8,21 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from environment_lab import REPOSITORY, World, until
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import env_service.play  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
+from env_service.server.config import ServerConfig
+from env_service.server.lifecycle import UVICORN
 
 PACKAGE = REPOSITORY / "env_service"
 OURS = ("geo_assets", "resources", "sensors", "tests")
@@ -195,13 +200,27 @@ def test_the_container_installs_what_the_lock_pins() -> None:
 
     wanted, locked = pins(PACKAGE / "requirements.txt"), pins(REPOSITORY / "deploy" / "locks" / "cpu.txt")
     assert wanted and wanted == {name: locked[name] for name in wanted}
+    assert {canonicalize_name(name) for name in _brought_along(wanted)} <= set(wanted)
     imported = set()
     for path in PACKAGE.rglob("*.py"):
         if path.name != "build_vendored.py":
             imported |= set(re.findall(r"^\s*(?:import|from) ([a-z_]\w*)", path.read_text(), re.M))
     third_party = imported - set(sys.stdlib_module_names) - {"env_service"}
-    provides = {"PIL": "pillow", "mcp": "fastmcp", "pydantic_core": "pydantic"}
+    provides = {"PIL": "pillow", "pydantic_core": "pydantic-core"}
     assert {provides.get(name, name) for name in third_party} <= set(wanted)
+
+
+def _brought_along(names: Iterable[str]) -> set[str]:
+    """All that is installed with these, by what they ask for on this machine."""
+    found, todo = set(), [(name, "") for name in names]
+    while todo:
+        name, extra = todo.pop()
+        if (name, extra) not in found:
+            found.add((name, extra))
+            for wanted in map(Requirement, metadata.requires(name) or ()):
+                if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
+                    todo += [(wanted.name, more) for more in ("", *wanted.extras)]
+    return {name for name, _ in found}
 
 
 def test_the_card_and_the_dockerfile_agree_with_the_service() -> None:
@@ -210,7 +229,12 @@ def test_the_card_and_the_dockerfile_agree_with_the_service() -> None:
     assert front["sdk"] == "docker" and front["app_port"] == 8000 and "openenv" in front["tags"]
     assert len(front["short_description"]) <= 60
     docker = (PACKAGE / "Dockerfile").read_text()
-    assert "--sample" in docker and "--port 8000" in docker and "HF_TOKEN" not in docker
+    assert "--sample" in docker and "${PORT:-8000}" in docker and "HF_TOKEN" not in docker
+    # A stop waits for answers in flight, then for the web server's own goodbye.
+    patience = int(re.search(r"--stop-timeout (\d+)", card)[1])  # type: ignore[index]
+    assert patience > ServerConfig.model_fields["drain_s"].default + UVICORN["timeout_graceful_shutdown"]
+    assert re.search(r"^ARG BASE=python:3\.11\.\d+-slim-\w+$", docker, re.M)
+    assert {"**/.*", "**/__pycache__"} <= set((PACKAGE / ".dockerignore").read_text().split())
     from env_service.environment import GeoGuessrEnvironment
 
     for spec in GeoGuessrEnvironment.specs():
@@ -225,14 +249,22 @@ def test_the_container_command_chooses_what_to_serve(bundle: Path, tmp_path: Pat
     command = json.loads(line.removeprefix("CMD "))
     said = tmp_path / "bin"
     said.mkdir()
-    (said / "python").write_text('#!/bin/sh\necho "${GEO_ENV_CONFIG:-nothing} $*"\n')
+    (said / "python").write_text(
+        '#!/bin/sh\necho "${GEO_ENV_CONFIG:-nothing} ${FORWARDED_ALLOW_IPS-nobody} $*"\n'
+    )
     (said / "python").chmod(0o755)
     base = {"PATH": f"{said}:{os.environ['PATH']}"}
 
-    def run(cwd: Path, **more: str) -> str:
+    def run(cwd: Path, **more: str) -> list[str]:
         return subprocess.run(
             command, cwd=cwd, env={**base, **more}, capture_output=True, text=True, check=True
-        ).stdout.split()[0]
+        ).stdout.split()
 
-    assert run(tmp_path) == "nothing" and run(bundle) == "config.json"
-    assert run(bundle, GEO_ENV_CONFIG="/data/other.json") == "/data/other.json"
+    assert run(tmp_path)[0] == "nothing" and run(bundle)[0] == "config.json"
+    assert run(bundle, GEO_ENV_CONFIG="/data/other.json")[0] == "/data/other.json"
+    assert "--port 8000 " in " ".join(run(tmp_path)) and "--port 7860 " in " ".join(
+        run(tmp_path, PORT="7860")
+    )
+    # Only a Space is known to have a proxy, and no way around it; what an operator says goes before.
+    assert run(tmp_path)[1] == "nobody" and run(tmp_path, SPACE_ID="a/b")[1].startswith("10.0.0.0/8,")
+    assert run(tmp_path, SPACE_ID="a/b", FORWARDED_ALLOW_IPS="10.9.9.9")[1] == "10.9.9.9"

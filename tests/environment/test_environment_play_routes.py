@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -177,10 +178,16 @@ def game_by(way: Any, server: Server, world: World) -> list[Any]:
     with way(server, world) as call:
         for name, op, fields in CALLS:
             try:
-                said.append(json.loads(json.dumps(call(name, op, fields))))
+                said.append(_alike(json.loads(json.dumps(call(name, op, fields)))))
             except Refused:
                 said.append("refused")
     return said
+
+
+def _alike(told: dict[str, Any]) -> dict[str, Any]:
+    """Without the names of what there is instead: MCP knows tools, every other way knows ops."""
+    words = re.sub(r"(there is no such) (op|tool); it is one of [^.]*", r"\1", told["feedback"])
+    return {**told, "feedback": words}
 
 
 @pytest.mark.parametrize("way", [by_socket, by_client, by_http, by_mcp, by_mcp_socket])

@@ -25,6 +25,8 @@ def test_faults_at_start_are_one_sentence(
     config.write_text('{"splits": {"eval": {"tasks": "t.jsonl", "panos": ".", "colour": "red"}}}')
     twice = tmp_path / "twice.json"
     twice.write_text('{"max_turns": 3, "max_turns": 30}')
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"splits": ' + "[" * 200_000 + "]" * 200_000 + "}")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         faults = [
@@ -33,10 +35,13 @@ def test_faults_at_start_are_one_sentence(
             (["--tasks", str(world.tasks), "--panos", str(tmp_path / "none")], "no picture folder"),
             ([*world.arguments, "--port", port], f"port {port}"),
             ([*world.arguments, "--port", "70000"], "port 70000"),
+            ([*world.arguments, "--host", "no.such.host.invalid"], "Choose another with --host"),
+            ([*world.arguments, "--host", "192.0.2.1"], "Choose another with --host"),
             (["--config", str(config)], "colour"),
             (["--config", str(tmp_path / "none.json")], "none.json"),
             ([*world.arguments, "--assign", "fixed:5"], "fixed:4"),
             (["--config", str(twice)], "twice"),
+            (["--config", str(deep)], "deep.json is nested too deep"),
             ([*world.arguments, "--ready-file", str(bad / "ready.json")], "--ready-file"),
         ]
         for arguments, words in faults:
@@ -83,12 +88,41 @@ def test_half_a_command_line_is_wrong_usage(
     assert usage.value.code == 2 and said.startswith("error: ") and words in said
 
 
-def test_a_wrong_variable_is_a_fault_at_start(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("GEO_ENV_ASSIGN", "banana"),
+        ("GEO_ENV_MAX_TURNS", "-1"),
+        ("GEO_ENV_MAX_TURNS", "many"),
+        ("OPENENV_MODE", "x"),
+        ("MAX_CONCURRENT_ENVS", "0"),
+        ("GEO_ENV_CURVE", "steep"),
+        ("PORT", "http"),
+    ],
+)
+def test_a_wrong_variable_is_a_fault_at_start_that_names_it(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+    value: str,
 ) -> None:
-    monkeypatch.setenv("GEO_ENV_ASSIGN", "banana")
-    assert main(["--port", "0", *world.arguments]) == 1
-    assert "assign" in capsys.readouterr().err
+    monkeypatch.setenv(variable, value)
+    assert main([*([] if variable == "PORT" else ["--port", "0"]), *world.arguments]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: the variable {variable} is ") and f"unset {variable}." in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_flag_beats_a_wrong_variable_and_an_empty_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    from env_service.server.__main__ import DEFAULT_PORT, _port
+
+    monkeypatch.setenv("PORT", "http")
+    assert _port(7) == 7
+    monkeypatch.setenv("PORT", "")
+    assert _port(None) == DEFAULT_PORT
+    monkeypatch.setenv("PORT", "7860")
+    assert _port(None) == 7860
 
 
 def test_a_fault_at_start_is_an_exit_code(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ BAD: dict[str, tuple[str | bytes, str | None]] = {
     "Infinity": ('{"type":"step","data":{"op":"look","heading_deg":-Infinity}}', "INVALID_JSON"),
     "1e999": ('{"type":"step","data":{"op":"look","heading_deg":1e999}}', "INVALID_JSON"),
     "5000 digits": ('{"type":"step","data":{"op":"look","heading_deg":' + "9" * 5000 + "}}", "INVALID_JSON"),
+    "a key twice": ('{"type":"step","data":{"op":"guess","op":"list_pins"}}', "INVALID_JSON"),
+    "type twice": ('{"type":"step","type":"reset","data":{"op":"list_pins"}}', "INVALID_JSON"),
     "half a surrogate": ('{"type":"step","data":{"op":"\\ud800"}}', "INVALID_JSON"),
     "10 MB label": (
         json.dumps({"type": "step", "data": {"op": "pin", "lat": 1, "lon": 1, "label": "x" * 10_000_000}}),
