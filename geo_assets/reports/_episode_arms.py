@@ -7,6 +7,7 @@ exactly once. Nothing is repaired here, and nothing is guessed at: what does not
 reason.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -125,7 +126,8 @@ def find_arms(
     Raises:
         GeoError: a folder holds no episode file.
     """
-    files = [_file(path, say, trusted) for folder in folders for path in _episode_files(folder)]
+    home = os.path.realpath(trusted) if trusted else ""
+    files = [_file(path, say, home) for folder in folders for path in _episode_files(folder)]
     refused = [refusal for file in files for refusal in _faults(file)]
     arms: list[EpisodeArm] = []
     for name, parts in _by_arm(files).items():
@@ -151,9 +153,9 @@ def _episode_files(folder: Path) -> list[Path]:
     return found
 
 
-def _file(path: Path, say: Say, trusted: Path | None) -> _File:
-    # Resolved, so that a link out of the home is no way into it.
-    tables = trusted is not None and path.resolve().is_relative_to(trusted.resolve())
+def _file(path: Path, say: Say, trusted: str) -> _File:
+    # The real path, so that a link out of the home is no way into it.
+    tables = bool(trusted) and os.path.realpath(path).startswith(f"{trusted}{os.sep}")
 
     @cache
     def whole() -> Outcomes:
