@@ -140,7 +140,7 @@ def unfit(row: Mapping[str, Any]) -> str:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                return f"has a {name} that is no Unicode text"
+                return f"says in {name} what is no Unicode text"
         elif isinstance(value, int | float) and not isinstance(value, bool):
             low, high = LIMITS.get(name, (0, 2**31 - 1))
             if not low <= value <= high:

@@ -88,7 +88,7 @@ def test_what_cannot_be_recomputed_is_refused(record: Any, why: str) -> None:
         ({"cost": 1e308}, "a cost of 1e+308"),
         ({"moved_m": -5}, "a moved_m of -5"),
         ({"index": None, "task_id": "t-99999999999"}, "a task_index of 99999999999"),
-        ({"model": "half \ud800"}, "a arm that is no Unicode text"),
+        ({"model": "half \ud800"}, "says in arm what is no Unicode text"),
         ({"forced": "maybe"}, "a forced of 'maybe', which is neither yes nor no"),
         ({"parsed": 2}, "a parsed of 2"),
         ({"no_guess": []}, "a no_guess of []"),
