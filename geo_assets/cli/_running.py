@@ -37,10 +37,24 @@ class Ran:
         failed: how many were not.
         interrupted: it was stopped from outside.
         log: where Dagster's own log went.
+        causes: how many failures were told with what to do about them.
     """
 
-    def __init__(self, success: bool, failed: int, interrupted: bool, log: Path) -> None:
+    def __init__(self, success: bool, failed: int, interrupted: bool, log: Path, causes: int = 0) -> None:
         self.success, self.failed, self.interrupted, self.log = success, failed, interrupted, log
+        self.causes = causes
+
+    def refuse(self, wanted: int) -> None:
+        """Say that it failed. What to do was told with each cause; a second advice would bury that one.
+
+        Raises:
+            GeoError: an asset was not built.
+        """
+        if not self.success:
+            raise GeoError(
+                f"{self.failed} of {wanted} assets failed or were skipped (Dagster's log: {self.log})",
+                "" if self.causes else "Read its end, and run the same command again",
+            )
 
 
 def run_assets(
@@ -77,7 +91,7 @@ def run_assets(
             )
     finally:
         watcher.finish()
-    return Ran(result.success, watcher.failed, watcher.interrupted, log)
+    return Ran(result.success, watcher.failed, watcher.interrupted, log, watcher.causes)
 
 
 @contextmanager
@@ -176,6 +190,7 @@ class Watcher(threading.Thread):
         self._running: dict[str, float] = {}
         self._spoke = time.monotonic()
         self.done = 0
+        self.causes = 0
         self.interrupted = False
 
     @property
@@ -242,6 +257,7 @@ class Watcher(threading.Thread):
             said = data.user_failure_data.description if data.user_failure_data else ""
             cause = said or _innermost(data.error)
             self.interrupted |= "DagsterExecutionInterruptedError" in cause
+            self.causes += bool(said)
             self._say(step, "interrupted" if self.interrupted else f"FAILED: {cause}")
 
     def _tell_still_running(self) -> None:

@@ -47,9 +47,5 @@ def build(
         ran = run_assets(instance, stage, keys, lambda line: print(line, flush=True))
     if ran.interrupted:
         raise KeyboardInterrupt
-    if not ran.success:
-        raise GeoError(
-            f"{ran.failed} of {len(keys)} assets failed or were skipped (Dagster's log: {ran.log})",
-            "What was built is kept; mend the cause named above and run the same command again",
-        )
+    ran.refuse(len(keys))
     print(f"{len(keys)} assets built in {time.monotonic() - began:.0f} s under {stage.settings.home}")

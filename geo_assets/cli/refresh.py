@@ -31,7 +31,7 @@ def refresh(
     stage = load_stage()
     graph = whole_graph_job().asset_layer.asset_graph
     wanted = selected(graph, select)
-    interrupted = False
+    told = True
     with opened_instance(stage) as instance:
         if dry_run:
             plan = make_plan(instance, graph, stage, wanted)
@@ -41,9 +41,9 @@ def refresh(
             return
 
         def run(names: Sequence[str]) -> bool:
-            nonlocal interrupted
+            nonlocal told
             ran = run_assets(instance, stage, [dg.AssetKey(name) for name in names], tell)
-            interrupted |= ran.interrupted
+            told &= ran.success or bool(ran.causes)
             if ran.interrupted:
                 raise KeyboardInterrupt
             return ran.success
@@ -58,7 +58,8 @@ def refresh(
         for name, why in result.skipped.items():
             print(f"skipped {name}: {why}")
     if result.failed:
+        # What to do was told with each cause; a second advice would bury that one.
         raise GeoError(
             f"{', '.join(result.failed)} failed",
-            "What was built is kept; mend the cause named above and run the same command again",
+            "" if told else f"Read the end of {stage.settings.home / 'build.log'}, and run it again",
         )

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,7 +15,7 @@ OTHERS = ("paired_gains", "first_sweep_table", "first_look", "slice_table", "hac
 def report(
     more: list[Path] = typer.Argument(None, metavar="DIR…", help="Further folders for --episodes."),
     episodes: list[Path] = typer.Option(
-        [], "--episodes", help="Folders of raw episodes (**/episodes.jsonl), ours or other people's."
+        [], "--episodes", help="Folders of raw episodes (**/episodes.jsonl) or such files, of anybody."
     ),
     baseline: str = typer.Option("", "--baseline", help="With --episodes: the arm others are paired with."),
     curve: str = typer.Option("board-v1", "--curve", help="With --episodes: the curve of the rewards."),
@@ -54,17 +55,39 @@ def _of_episodes(
     """A report of raw episodes: as text, as JSON, and as files where wanted."""
     import sys
 
-    from env_service.canonical import atomic_write
-    from geo_assets.reports._report_text import report_csv, report_text
+    from geo_assets.config.settings import load_settings
+    from geo_assets.reports._report_text import printable, report_text
     from geo_assets.reports.episode_report import episode_report
 
-    found = episode_report(folders, baseline, curve, lambda line: print(line, file=sys.stderr))
-    for name, rows in found.items() if csv_folder else ():
-        atomic_write(Path(csv_folder or ".") / f"{name}.csv", report_csv(rows).encode())
-    if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False))
-    else:
-        print(report_text(found).rstrip())
+    def say(line: str) -> None:
+        print(printable(line), file=sys.stderr)
+
+    # Only what stands in our own home is ours: anybody's outcome tables elsewhere are not looked at.
+    found = episode_report(folders, baseline, curve, say, load_settings().home)
+    if csv_folder is not None:
+        _write_csv(csv_folder, found)
+    print(_json(found) if as_json else report_text(found).rstrip())
+
+
+def _write_csv(folder: Path, found: dict[str, list[dict[str, Any]]]) -> None:
+    from env_service.canonical import atomic_write
+    from geo_assets.reports._report_text import report_csv
+
+    try:
+        for name, rows in found.items():
+            atomic_write(folder / f"{name}.csv", report_csv(rows).encode())
+    except OSError as error:
+        raise GeoError(
+            f"No CSV files can be written to {folder} ({error.strerror})",
+            "Name a folder that is there or can be made: --csv FOLDER",
+        ) from None
+
+
+def _json(found: dict[str, list[dict[str, Any]]]) -> str:
+    from geo_assets.reports._report_text import printable
+
+    # Line ends are JSON's own here; within its strings they are escaped already.
+    return printable(json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False), "\n")
 
 
 def _of_boards(home: Path, curve: str) -> None:
@@ -78,7 +101,7 @@ def _of_boards(home: Path, curve: str) -> None:
     boards = load_arms(load_stage().settings.profile).boards
     board = next(iter(boards.values()))
     folders = [require(home, asset_name(s), "geo report", folder_name(s)).path for s in board.ladder]
-    print(json.dumps(episode_report(folders, board.base, curve), indent=1, ensure_ascii=False))
+    print(_json(episode_report(folders, board.base, curve, trusted=home)))
 
 
 def _built(home: Path) -> None:

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from env_service.errors import GeoError
+from geo_assets.config.arms_rules import arm_fault
 from geo_assets.config.arms_yaml import (
     ArmsFileError,
     compose_text,
@@ -237,6 +238,10 @@ def _arm(node: yaml.Node, filling: yaml.Node | None, path: Path) -> ArmSpec:
     for key in ("sampling", "runtime"):
         if isinstance(defaults.get(key), dict) and isinstance(own.get(key), dict):
             merged[key] = {**defaults[key], **own[key]}
+    field, why = arm_fault(merged)
+    if field:
+        at = _deepest((field,), node, filling)
+        raise ArmsFileError(path, line_of(at), f"arm {own.get('slug', '(without slug)')!r}: {why}")
     try:
         return ArmSpec.model_validate(merged)
     except ValidationError as error:

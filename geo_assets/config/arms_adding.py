@@ -16,8 +16,11 @@ import yaml
 from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ARMS_FILE, ArmSpec, load_arms
+from geo_assets.config.arms_rules import arm_fault
 from geo_assets.config.arms_yaml import ArmsFileError, compose, locate, mapping, sequence
 from geo_assets.config.settings import Profile
+
+FIX = "Correct what you typed; geo new-arm --help lists the choices"
 
 
 def add_arm(fields: Mapping[str, Any], board: str = "", path: Path = ARMS_FILE) -> ArmSpec:
@@ -37,6 +40,9 @@ def add_arm(fields: Mapping[str, Any], board: str = "", path: Path = ARMS_FILE) 
     profiles: tuple[Profile, ...] = get_args(Profile)
     if any(arm.slug == slug for profile in profiles for arm in load_arms(profile, path).arms):
         raise GeoError(f"{path.name} has an arm {slug!r} already", "Choose another slug, or edit that one")
+    # Before the trial file: an address may hold a password, and no file ever does.
+    if fault := arm_fault(fields)[1]:
+        raise GeoError(f"Nothing was written: {fault}", FIX)
     arms = mapping(root, path, "the file")["arms"]
     edits = [(_end(sequence(arms, path, "arms")[-1], text), _lines(fields))]
     if board:
@@ -59,7 +65,7 @@ def _checked(text: str, slug: str, path: Path) -> ArmSpec:
             problem = error.problem.partition(": ")[2] or error.problem
             raise GeoError(
                 f"Nothing was written: with this arm {path.name} would not be right ({problem})",
-                "Correct what you typed; geo new-arm --help lists the choices",
+                FIX,
             ) from None
     return next(arm for arm in read if arm.slug == slug)
 

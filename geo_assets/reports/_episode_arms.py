@@ -1,15 +1,16 @@
 """Arms found in folders of episodes: whose they are, whether they are whole, and what bars them from a table.
 
-A folder of ours has a marker that says how many tasks and passes were wanted; a folder of anybody else's has
-not, and then tasks are those that were met and k the highest sample plus one. Either way an arm is complete
-only if it holds every (task, sample) exactly once. Nothing is repaired here, and nothing is guessed at: what
-does not fit is refused, with the reason.
+A folder of ours says how many tasks and passes were wanted (`_beside`); a folder of anybody else's does not,
+and then tasks are those that were met and k the highest sample plus one, where attempts of the published form
+count by rank, since some count from 1. Either way an arm is complete only if it holds every (task, sample)
+exactly once. Nothing is repaired here, and nothing is guessed at: what does not fit is refused, with the
+reason.
 """
 
-import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from env_service.errors import GeoError
 from env_service.scoring import BOARD_V1, GAME, Curve
-from geo_assets.lineage.folders import MARKER
+from geo_assets.reports._beside import facts_beside, unconfirmed, unfinished
 from geo_assets.reports._played import Played
 from geo_assets.sweeps.episode_file import EPISODES
 from geo_assets.sweeps.outcomes import UNSCORED as SPOILT
@@ -108,20 +109,25 @@ class _Part:
 
 
 def find_arms(
-    folders: Sequence[Path], curve: Curve = BOARD_V1, say: Say = lambda _: None, lines: bool = False
+    folders: Sequence[Path],
+    curve: Curve = BOARD_V1,
+    say: Say = lambda _: None,
+    trusted: Path | None = None,
 ) -> tuple[list[EpisodeArm], list[Refusal]]:
     """Every arm below some folders, and what was refused.
 
     Args:
-        folders: each holds `**/episodes.jsonl`.
+        folders: each holds `**/episodes.jsonl`, or is such a file.
         curve: under which rewards will be computed.
         say: told when an outcome table had to be made again.
-        lines: read the lines themselves and never the table beside them.
+        trusted: folder whose outcome tables are this machine's own work. Everywhere else the lines are read
+            and a table beside them is not: whoever can alter a table can alter its stamp, too.
 
     Raises:
         GeoError: a folder holds no episode file.
     """
-    files = [_file(path, say, lines) for folder in folders for path in _episode_files(folder)]
+    home = os.path.realpath(trusted) if trusted else ""
+    files = [_file(path, say, home) for folder in folders for path in _episode_files(folder)]
     refused = [refusal for file in files for refusal in _faults(file)]
     arms: list[EpisodeArm] = []
     for name, parts in _by_arm(files).items():
@@ -133,10 +139,12 @@ def find_arms(
 
 
 def _episode_files(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder]
     found = [
         path
         for path in sorted(folder.rglob(EPISODES))
-        if not set(path.relative_to(folder).parts).intersection(SET_ASIDE)
+        if path.is_file() and not set(path.relative_to(folder).parts).intersection(SET_ASIDE)
     ]
     if not found:
         raise GeoError(
@@ -145,30 +153,27 @@ def _episode_files(folder: Path) -> list[Path]:
     return found
 
 
-def _file(path: Path, say: Say, lines: bool) -> _File:
+def _file(path: Path, say: Say, trusted: str) -> _File:
+    # The real path, so that a link out of the home is no way into it.
+    tables = bool(trusted) and os.path.realpath(path).startswith(f"{trusted}{os.sep}")
+
+    @cache
+    def whole() -> Outcomes:
+        return read_lines(path)[1]
+
     def read(columns: Sequence[str], constants: Sequence[str] = ()) -> Outcomes:
-        if lines:
-            return read_lines(path)[1].part(columns, constants)
-        return read_outcomes(path, columns, say, constants)
+        try:
+            if not tables:
+                return whole().part(columns, constants)
+            return read_outcomes(path, columns, say, constants)
+        except OSError as error:
+            raise GeoError(f"{path} cannot be read ({error.strerror})", "See to its permissions") from None
 
     outcomes = read(COLUMNS, WORDS)
     if outcomes.unscored:
         outcomes = read((*COLUMNS, "outcome"))
-    own = _marker(path.parent)
-    if own:
-        return _File(path, outcomes, own, "", read)
-    above = _marker(path.parent.parent).get("arms")
-    facts = above.get(path.parent.name) if isinstance(above, dict) else None
-    return _File(path, outcomes, facts or {}, str(path.parent.parent) if facts else "", read)
-
-
-def _marker(folder: Path) -> dict[str, Any]:
-    """Facts of a published folder; empty where there are none that can be read."""
-    try:
-        facts = json.loads((folder / MARKER).read_text(encoding="utf-8"))["facts"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
+    facts, sweep = facts_beside(path.parent)
+    return _File(path, outcomes, facts, sweep, read)
 
 
 def _faults(file: _File) -> Iterator[Refusal]:
@@ -191,10 +196,15 @@ def _by_arm(files: Iterable[_File]) -> dict[str, list[_Part]]:
 
 def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | None, list[Refusal]]:
     """One arm, or None where nothing of it may stand in a table; and what has to be said of it."""
+    doubtful = next((why for part in parts if (why := unconfirmed(part.file.path.parent))), "")
+    if doubtful:
+        return None, [Refusal(f"arm {name}", doubtful)]
     refused = _curves(name, parts, curve)
     facts, sweep = parts[0].file.facts, parts[0].file.sweep
     numbers = [part.table.select([c for c in part.table.column_names if c in KEPT]) for part in parts]
     table = pa.concat_tables(numbers, promote_options="default") if len(parts) > 1 else numbers[0]
+    if not facts and all(part.file.outcomes.published for part in parts):
+        table = _ranked(table)
     played, spoilt = _scored(table)
     if not played.num_rows:
         return None, [*refused, Refusal(f"arm {name}", "none of its episodes is scored")]
@@ -206,8 +216,9 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
         why = f"{twice} of its (task, sample) stand there twice: {where}"
         return None, [*refused, Refusal(f"arm {name}", f"duplicate (arm, task, sample): {why}")]
     tasks, k = _wanted(played, facts)
-    if facts or not rising:
-        inside = (keys // _STEP < k) & (keys % _STEP < tasks) if facts else np.ones(len(keys), bool)
+    asked = "tasks" in facts
+    if asked or not rising:
+        inside = (keys // _STEP < k) & (keys % _STEP < tasks) if asked else np.ones(len(keys), bool)
         order = np.argsort(keys, kind="stable")
         played = played.take(pa.array(order[inside[order]]))
     said, mixed = _said(name, parts)
@@ -243,6 +254,13 @@ def _scored(table: pa.Table) -> tuple[pa.Table, int]:
     return (table.filter(pc.invert(spoilt)) if count else table), count
 
 
+def _ranked(table: pa.Table) -> pa.Table:
+    """Attempts by rank from 0: of an arm whose attempts are 1 and 2 there are two, and not three."""
+    ranks = np.unique(_array(table["sample"]), return_inverse=True)[1]
+    at = table.schema.get_field_index("sample")
+    return table.set_column(at, table.schema.field(at), pa.chunked_array([ranks.astype(np.int32)]))
+
+
 _STEP = 2**32
 
 
@@ -261,6 +279,8 @@ def _wanted(table: pa.Table, facts: Mapping[str, Any]) -> tuple[int, int]:
 
 def _incomplete(episodes: int, tasks: int, k: int, parts: Sequence[_Part]) -> str:
     """Why an arm is no whole sweep; empty where it is."""
+    if cut := unfinished(parts[0].file.facts):
+        return f"incomplete: {episodes:,} episodes; {cut}"
     expected = tasks * k
     if episodes != expected:
         ratio = episodes / tasks

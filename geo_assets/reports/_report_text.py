@@ -5,11 +5,14 @@ import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import category
 
 from rich.console import Console
 from rich.table import Table
 
 Form = Mapping[str, str]
+UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of what is no text: controls, overrides of direction, halves, ends of lines."""
 Rows = Sequence[Mapping[str, Any]]
 
 SCORES = {
@@ -54,25 +57,50 @@ def report_text(report: Mapping[str, Rows], width: int = 80) -> str:
     pairs = [flat(row) for row in report["paired"]]
     parts = [grid(arms, SCORES, width), grid(arms, BEHAVIOUR, width)]
     if pairs:
-        parts += [f"Paired per task against {pairs[0]['baseline']}\n\n{grid(pairs, GAINS, width)}"]
+        parts += [f"Paired per task against {printable(pairs[0]['baseline'])}\n\n{grid(pairs, GAINS, width)}"]
     if report["refused"]:
         lines = [
-            textwrap.fill(f"{row['what']}: {row['why']}", width, initial_indent="- ", subsequent_indent="  ")
+            textwrap.fill(
+                printable(f"{row['what']}: {row['why']}"), width, initial_indent="- ", subsequent_indent="  "
+            )
             for row in report["refused"]
         ]
         parts += ["Refused\n\n" + "\n".join(lines) + "\n"]
     return "\n".join(parts)
 
 
+def printable(text: str, keep: str = "") -> str:
+    r"""Text that a terminal only shows: every control character, and half of a character, as `\uXXXX`.
+
+    Names come from other people's files, and an escape in one could rewrite what stands on the screen.
+    """
+    return "".join(c if category(c) not in UNSEEN or c in keep else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 def report_csv(rows: Rows) -> str:
-    """One table of the report as CSV, nested values in columns of their own."""
-    flattened = [flat(row) for row in rows]
+    """One table of the report as CSV, nested values in columns of their own.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
+    flattened = [{name: _no_formula(value) for name, value in flat(row).items()} for row in rows]
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in flattened for name in row))
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(flattened)
     return text.getvalue()
+
+
+def _no_formula(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    shown = printable(value)
+    return f"'{shown}" if shown.lstrip().startswith(("=", "+", "-", "@")) else shown
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +128,10 @@ def grid(rows: Rows, columns: Form, width: int = 80) -> str:
     for row in rows:
         table.add_row(*(_shown(row, form) for form in columns.values()))
     buffer = io.StringIO()
-    Console(file=buffer, width=width, color_system=None, force_terminal=False).print(table)
+    # Names are no markup: "[/b]" in one is a name, too.
+    Console(
+        file=buffer, width=width, color_system=None, force_terminal=False, markup=False, emoji=False
+    ).print(table)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
@@ -110,6 +141,6 @@ def _named(row: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(row: Mapping[str, Any], form: str) -> str:
     try:
-        return form.format_map(dict(row))
+        return printable(form.format_map(dict(row)))
     except TypeError:  # a value that nobody told
         return "–"

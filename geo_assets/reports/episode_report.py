@@ -37,16 +37,16 @@ def episode_report(
     baseline: str = "",
     curve: str = BOARD_V1.name,
     say: Callable[[str], None] = lambda _: None,
-    lines: bool = False,
+    trusted: Path | None = None,
 ) -> Report:
     """The report of all arms below some folders.
 
     Args:
-        folders: each holds `**/episodes.jsonl`.
+        folders: each holds `**/episodes.jsonl`, or is such a file.
         baseline: the arm that all others are paired with; if not given, the one base arm among them.
         curve: name of the curve of the rewards.
         say: told when an outcome table had to be made again.
-        lines: read the lines themselves and never the tables beside them.
+        trusted: folder whose outcome tables are this machine's own work; elsewhere the lines are read.
 
     Returns:
         `arms` (best first, incomplete ones last and without figures), `paired` and `refused`; the shape is
@@ -55,7 +55,7 @@ def episode_report(
     Raises:
         GeoError: the curve or the baseline is unknown, or a folder holds no episodes.
     """
-    arms, refused = find_arms(folders, curve_named(curve), say, lines)
+    arms, refused = find_arms(folders, curve_named(curve), say, trusted)
     rows = arm_rows(arms)
     base = _baseline(arms, baseline, refused)
     paired, not_paired = pair_rows(arms, base) if base is not None else ([], [])

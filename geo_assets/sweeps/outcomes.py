@@ -121,6 +121,33 @@ def outcome_row(record: EpisodeRecord) -> dict[str, Any]:
     }
 
 
+MAX_KM = 20_040.0
+"""Half the way round the Earth, on any of the spheres in use."""
+LIMITS = {
+    "distance_km": (0.0, MAX_KM),
+    "cost": (0.0, 1e6),
+    "moved_m": (0.0, 1e9),
+    **dict.fromkeys(("guess_lat", "true_lat"), (-90.0, 90.0)),
+    **dict.fromkeys(("guess_lon", "true_lon"), (-180.0, 180.0)),
+}
+"""What a value may be at all; a single one far outside would spoil a whole arm's means."""
+
+
+def unfit(row: Mapping[str, Any]) -> str:
+    """What in a row cannot be: a number out of all range, or text that is no Unicode; empty where all can."""
+    for name, value in row.items():
+        if isinstance(value, str):
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return f"says in {name} what is no Unicode text"
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            low, high = LIMITS.get(name, (0, 2**31 - 1))
+            if not low <= value <= high:
+                return f"has a {name} of {value!s:.30}"
+    return ""
+
+
 def _distance_km(result: Result) -> float | None:
     if result.outcome != "guess" or result.guess_lat is None or result.guess_lon is None:
         return None
@@ -171,7 +198,12 @@ def write_outcomes(folder: Path, records: Iterable[EpisodeRecord]) -> pa.Table:
 
 
 def write_sidecar(
-    episodes: Path, source: Source, table: pa.Table, torn: int = 0, bad: Sequence[Fault] = ()
+    episodes: Path,
+    source: Source,
+    table: pa.Table,
+    torn: int = 0,
+    bad: Sequence[Fault] = (),
+    published: bool = False,
 ) -> None:
     """Write table and stamp beside an episode file.
 
@@ -181,6 +213,7 @@ def write_sidecar(
         table: its rows.
         torn: bytes of a last line that was never finished.
         bad: lines that are no episodes.
+        published: a line of it is of the published form.
 
     Raises:
         OSError: nothing can be written there.
@@ -194,6 +227,7 @@ def write_sidecar(
         "torn_bytes": torn,
         "bad_lines": [list(fault) for fault in bad],
         "unscored": unscored_in(table),
+        "published": published,
         "constants": constants_of(table),
     }
     write_stamp(episodes, stamp)

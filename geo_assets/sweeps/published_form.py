@@ -15,7 +15,7 @@ from typing import Any
 
 from env_service.geodesy import haversine_km
 from env_service.geography import geography
-from geo_assets.sweeps.outcomes import UNSCORED
+from geo_assets.sweeps.outcomes import UNSCORED, unfit
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "arm": ("arm", "model", "model_name", "model_id"),
@@ -62,6 +62,10 @@ TOOLS = {"look": "looks", "move": "moves", "place_pin": "pins"}
 NUMBERS = ("distance_km", "guess_lat", "guess_lon", "true_lat", "true_lon", "moved_m")
 COUNTS = ("turns", "looks", "moves", "pins", "completion_tokens", "prompt_tokens")
 FLAGS = ("forced", "fabricated")
+SAYS = (*FLAGS, "no_guess", "submitted", "parsed", "country_hit")
+"""Columns that say yes or no."""
+YES_NO = {"true": True, "false": False, "1": True, "0": False}
+NO_ERROR = ("", "0", "false", "none", "null", "[]", "{}")
 WORDS = (
     "country_code",
     "guess_country_code",
@@ -92,7 +96,8 @@ def published_row(line: bytes, arm: str) -> dict[str, Any] | str:
     if not isinstance(record, dict):
         return "is no JSON object"
     try:
-        return _row(_values(record), arm)
+        row = _row(_values(record), arm)
+        return unfit(row) or row
     except (ValueError, TypeError, OverflowError) as error:
         return str(error)
 
@@ -110,6 +115,8 @@ def _values(record: Mapping[str, Any]) -> dict[str, Any]:
             flat |= {f"{prefix}_{key}": value for key, value in inner.items()}
     flat |= {key: value for key, value in record.items() if not isinstance(value, Mapping)}
     found = {column: _first(flat, names) for column, names in NAMES.items()}
+    found |= {column: _yes_no(found[column], column) for column in SAYS}
+    found["error"] = _error(record, flat)
     if isinstance(found["turns"], list):
         found |= {k: v for k, v in _counted(found["turns"]).items() if found.get(k) is None}
         found["turns"] = len(found["turns"])
@@ -129,12 +136,15 @@ def _row(found: Mapping[str, Any], arm: str) -> dict[str, Any]:
         **numbers,
         **words,
         **{key: _whole(found[key], key) for key in COUNTS if found[key] is not None},
-        **{key: bool(found[key]) for key in FLAGS if found[key] is not None},
+        **{key: found[key] for key in FLAGS if found[key] is not None},
     }
     if found["reward"] is not None and "stored_curve" not in words:
         row["stored_curve"] = UNREAD_CURVE
-    if found["error"] and numbers["distance_km"] is None:
-        return row | {"outcome": UNSCORED}
+    if found["error"]:
+        # A play that a provider spoilt is no play, whatever else the record says of it.
+        return row | {"outcome": UNSCORED, "distance_km": None}
+    if wrong := unfit(numbers):
+        raise ValueError(wrong)
     cost = _number(found["cost"], "cost")
     outcome = _outcome(found, numbers)
     if cost is None and outcome == "guess":
@@ -199,7 +209,8 @@ def _country_hit(found: Mapping[str, Any], numbers: Mapping[str, float | None], 
         return bool(found["guess_country_code"] == code)
     if found["country"] and found["guess_country"]:
         return bool(found["country"] == found["guess_country"])
-    return None if found["country_hit"] is None else bool(found["country_hit"])
+    hit: bool | None = found["country_hit"]
+    return hit
 
 
 def _counted(turns: list[Any]) -> dict[str, int]:
@@ -225,11 +236,27 @@ def _index(found: Mapping[str, Any]) -> int:
     digits = re.search(r"(\d+)$", str(found["task_id"] or ""))
     if digits is None:
         raise ValueError("names no task")
-    return int(digits.group(1))
+    return _whole(int(digits.group(1)), "task_index")
 
 
 def _first(flat: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((flat[name] for name in names if flat.get(name) is not None), None)
+
+
+def _yes_no(value: Any, name: str) -> bool | None:
+    """A yes or a no, as a boolean, as 0 or 1, or in words; anything else would be a guess."""
+    if value is None or isinstance(value, bool):
+        return value
+    said = YES_NO.get(f"{value:g}" if isinstance(value, float) else str(value).strip().lower())
+    if said is None:
+        raise ValueError(f"has a {name} of {value!r}, which is neither yes nor no")
+    return said
+
+
+def _error(record: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:
+    """Whether the record names an error, as words, as an object, or as a plain yes."""
+    told = [part.get(name) for part in (record, flat) for name in NAMES["error"]]
+    return any(value is not None and str(value).strip().lower() not in NO_ERROR for value in told)
 
 
 def _number(value: Any, name: str) -> float | None:

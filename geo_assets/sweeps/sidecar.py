@@ -34,6 +34,7 @@ from geo_assets.sweeps.outcomes import (
     outcome_row,
     rows_table,
     seen_of,
+    unfit,
     unscored_in,
     write_sidecar,
     write_stamp,
@@ -56,6 +57,7 @@ class Outcomes:
         torn: bytes of a last line that was never finished.
         bad: lines that are no episodes, the first thousand of them.
         unscored: rows that are no play.
+        published: a line of it is of the published form.
         constants: columns that were asked for as such and say one thing in all rows; they are not in `table`.
     """
 
@@ -63,6 +65,7 @@ class Outcomes:
     torn: int = 0
     bad: tuple[Fault, ...] = ()
     unscored: int = 0
+    published: bool = False
     constants: Mapping[str, str | None] = field(default_factory=dict)
 
     def part(self, columns: Sequence[str] | None, constants: Sequence[str] = ()) -> "Outcomes":
@@ -105,7 +108,7 @@ def read_outcomes(
         say(f"{episodes.with_name(OUTCOMES)} is not what its episodes give; it is made again from them")
     source, made = read_lines(episodes)
     with suppress(OSError):
-        write_sidecar(episodes, source, made.table, made.torn, made.bad)
+        write_sidecar(episodes, source, made.table, made.torn, made.bad, made.published)
     return made.part(columns, constants)
 
 
@@ -114,11 +117,15 @@ def read_lines(episodes: Path) -> tuple[Source, Outcomes]:
     seen, digest = seen_of(episodes), hashlib.sha256()
     rows: list[dict[str, Any]] = []
     bad: list[Fault] = []
-    torn = 0
+    torn, published = 0, False
+    # A folder's name may be no Unicode, and then no table could hold it.
+    arm = episodes.absolute().parent.name.encode(errors="replace").decode()
     with episodes.open("rb") as handle:
         for number, line in enumerate(handle, start=1):
             digest.update(line)
-            row = _row(line, episodes.parent.name)
+            ours = all(mark in line for mark in OURS)
+            row = _row(line, arm, ours)
+            published |= not ours and not isinstance(row, str)
             if not isinstance(row, str):
                 rows.append(row)
             elif not line.endswith(b"\n"):
@@ -126,15 +133,19 @@ def read_lines(episodes: Path) -> tuple[Source, Outcomes]:
             elif line.strip() and len(bad) < MOST_FAULTS:
                 bad.append((number, row))
     table = rows_table(rows)
-    return Source(digest.hexdigest(), seen), Outcomes(table, torn, tuple(bad), unscored_in(table))
+    return Source(digest.hexdigest(), seen), Outcomes(table, torn, tuple(bad), unscored_in(table), published)
 
 
-def _row(line: bytes, arm: str) -> dict[str, Any] | str:
+def _row(line: bytes, arm: str, ours: bool) -> dict[str, Any] | str:
     """A line's row, or what is wrong with it."""
-    if all(mark in line for mark in OURS):
-        record = read_line(line)
-        return record if isinstance(record, str) else outcome_row(record)
-    return published_row(line, arm)
+    if not ours:
+        return published_row(line, arm)
+    record = read_line(line)
+    if isinstance(record, str):
+        return record
+    # Before a distance is made of them.
+    row = unfit(record.result.model_dump(include={"guess_lat", "guess_lon", "true_lat", "true_lon"}))
+    return row or unfit(found := outcome_row(record)) or found
 
 
 def _kept(episodes: Path, columns: Sequence[str] | None, constants: Sequence[str]) -> Outcomes | None:
@@ -145,6 +156,7 @@ def _kept(episodes: Path, columns: Sequence[str] | None, constants: Sequence[str
         data = outcomes.read_bytes()
         if sha256_hex(data) != stamp["outcomes_sha256"] or not _same(episodes, path, stamp):
             return None
+        published = bool(stamp.get("published", False))
         bad = tuple((int(number), str(why)) for number, why in stamp["bad_lines"])
         same = {name: stamp["constants"][name] for name in constants if name in stamp["constants"]}
         wanted = None if columns is None else [name for name in columns if name not in same]
@@ -152,7 +164,7 @@ def _kept(episodes: Path, columns: Sequence[str] | None, constants: Sequence[str
         table = pq.ParquetFile(pa.BufferReader(data)).read(columns=wanted, use_threads=False)
         if not table.schema.equals(SCHEMA if wanted is None else _part(wanted), check_metadata=False):
             return None
-        return Outcomes(table, int(stamp["torn_bytes"]), bad, int(stamp["unscored"]), same)
+        return Outcomes(table, int(stamp["torn_bytes"]), bad, int(stamp["unscored"]), published, same)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
         return None
 

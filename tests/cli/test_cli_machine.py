@@ -1,8 +1,10 @@
 """Faults of the machine: a full or read-only disk is one sentence, and a served port is given back."""
 
+import errno
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from env_service.errors import GeoError
+from geo_assets.cli._running import Ran
 from geo_assets.lineage.faults import machine_fault
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -59,6 +63,25 @@ def test_other_errors_are_not_taken_for_the_machines() -> None:
     assert machine_fault(ValueError("x")) is None
     assert machine_fault(FileNotFoundError(2, "No such file")) is None
     assert "disk is full" in str(machine_fault(OSError(28, "No space left on device", "rows.json")))
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR])
+def test_room_is_advised_only_where_room_helps(number: int) -> None:
+    said = str(machine_fault(OSError(number, os.strerror(number), "/ro/x")))
+    assert "/ro/x" in said and "space" not in said and "run the same command again" in said
+    assert "free some space" in str(machine_fault(OSError(errno.ENOSPC, "No space left on device")))
+    error = sqlite3.OperationalError("attempt to write a readonly database")
+    assert "permissions" in str(machine_fault(error)) and "room" not in str(machine_fault(error))
+    assert "make room" in str(machine_fault(sqlite3.OperationalError("database or disk is full")))
+
+
+def test_the_named_cause_is_the_last_word_on_what_to_do() -> None:
+    with pytest.raises(GeoError) as told:
+        Ran(False, 1, False, Path("build.log"), causes=1).refuse(3)
+    assert str(told.value) == "1 of 3 assets failed or were skipped (Dagster's log: build.log)."
+    with pytest.raises(GeoError, match="Read its end"):
+        Ran(False, 1, False, Path("build.log")).refuse(3)
+    Ran(True, 0, False, Path("build.log")).refuse(3)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])

@@ -54,6 +54,18 @@ def test_a_difference_names_what_was_added_removed_and_moved() -> None:
     assert not difference(before, before)
 
 
+def test_the_last_digits_of_another_processor_are_the_same_place(tmp_path: Path) -> None:
+    here, other = [task(0, "a", 3.207218711029762)], [task(0, "a", 3.2072187110297614)]
+    freeze(stage(tmp_path), "b-v1", here)
+    before = (_frozen.benchmarks() / "b-v1.jsonl").read_bytes()
+    assert not any(freeze(stage(tmp_path), "b-v1", other).counts.values())
+    assert (_frozen.benchmarks() / "b-v1.jsonl").read_bytes() == before
+    write_tasks(tmp_path / "tasks.jsonl", other)
+    assert frozen_check(stage(tmp_path), tmp_path / "tasks.jsonl", 1).passed
+    assert difference(here, [task(0, "a", 3.20722)]).counts["moved"] == 1
+    assert difference(here, [task(0, "a", 3.207218711029762 + 2e-9)]).counts["moved"] == 1
+
+
 def test_a_split_that_differs_fails_until_the_name_is_bumped(tmp_path: Path) -> None:
     first, other = [task(0, "a"), task(1, "b")], [task(0, "a"), task(1, "c")]
     here, index = stage(tmp_path), tmp_path / "tasks.jsonl"

@@ -13,16 +13,24 @@ import numpy as np
 import pytest
 from reports_lab import publish, publish_adapter
 from scipy import stats
+from sweeps_lab import lab_arm
 
 from env_service.errors import GeoError
 from env_service.scoring import board_reward
-from geo_assets.reports._report_text import report_text
+from geo_assets.cli.report import _of_episodes
+from geo_assets.config.arms import load_arms
+from geo_assets.lineage.folders import AssetFolder
+from geo_assets.reports._report_text import printable, report_csv, report_text
 from geo_assets.reports.episode_report import episode_report
 from geo_assets.sweeps.adapter_arms import adapter_sweeps
+from geo_assets.sweeps.episode_file import read_episodes
+from geo_assets.sweeps.outcomes import Source, outcome_table, write_sidecar
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs/schemas/report.json").read_text())
 NEAR = [[10.0, 30.0], [100.0, 300.0], [50.0, 900.0]]
 FAR = [[5000.0, 5000.0], [9000.0, None], [700.0, 700.0]]
+
+PERFECT = {"outcome": "guess", "guess_lat": 0.0, "guess_lon": 0.0, "cost": 0.0}
 
 
 def of(*folders: Path, **options: Any) -> dict[str, Any]:
@@ -136,6 +144,53 @@ def test_what_a_sweep_asked_for_decides_what_is_whole(tmp_path: Path) -> None:
     assert "3 of 6" in why(found, "arm noisy_oracle")
 
 
+def test_attempts_that_count_from_one_are_as_many_as_they_are(tmp_path: Path) -> None:
+    counted = [{**row, "sample": row["sample"] + 1} for row in whole("from one")]
+    found = of(write(tmp_path, counted + whole("from nought")), baseline="from nought")
+    assert [(row["k"], row["complete"]) for row in found["arms"]] == [(2, True)] * 2
+    assert [row["delta"] for row in found["paired"]] == [0.0]
+
+
+def test_a_lying_table_beside_other_peoples_lines_is_not_looked_at(tmp_path: Path) -> None:
+    publish(tmp_path, "noisy_oracle", NEAR)
+    folder = tmp_path / "sweeps/noisy_oracle"
+    honest = of(folder)["arms"]
+    records = read_episodes(folder / "episodes.jsonl").values()
+    better = [r.model_copy(update={"result": r.result.model_copy(update=PERFECT)}) for r in records]
+    write_sidecar(folder / "episodes.jsonl", Source.of(folder / "episodes.jsonl"), outcome_table(better))
+    assert of(folder, trusted=tmp_path)["arms"][0]["mean_of_k"] == 1.0  # our own home vouches for itself
+    assert of(folder)["arms"] == of(folder, trusted=tmp_path / "other")["arms"] == honest
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/link").symlink_to(folder)
+    assert of(tmp_path / "home/link", trusted=tmp_path / "home")["arms"] == honest
+
+
+def test_a_sweep_whose_endpoint_was_not_confirmed_is_refused(tmp_path: Path) -> None:
+    publish(tmp_path, "noisy_oracle", NEAR)
+    (tmp_path / "sweeps/noisy_oracle/unconfirmed.json").write_text("{}")
+    found = of(tmp_path / "sweeps")
+    assert found["arms"] == []
+    assert "not confirmed after it played" in why(found, "arm noisy_oracle")
+    assert "geo sweep noisy_oracle" in why(found, "arm noisy_oracle")
+
+
+@pytest.mark.parametrize("environment", ["stands", "is another", "is gone"])
+def test_a_killed_sweep_is_never_whole(tmp_path: Path, environment: str) -> None:
+    publish(tmp_path, "noisy_oracle", [[10.0]] * 3)
+    folder = tmp_path / "sweeps/noisy_oracle"
+    (folder / "_asset.json").unlink()
+    identity = {"environment": "env-1", "arm": lab_arm("noisy_oracle").identity(), "harness": "h"}
+    (folder / "identity.json").write_text(json.dumps(identity))
+    if environment != "is gone":
+        version = "env-1" if environment == "stands" else "env-2"
+        AssetFolder(tmp_path, "eval_environment").publish(version, {"tasks": 60})
+    found = of(folder)
+    assert [row["complete"] for row in found["arms"]] == [False]
+    k = next(arm.k for arm in load_arms("sandbox").arms if arm.slug == "noisy_oracle")
+    said = f"3 of {60 * k} episodes" if environment == "stands" else "its sweep did not end"
+    assert said in why(found, "arm noisy_oracle")
+
+
 def test_a_provider_error_is_never_scored(tmp_path: Path) -> None:
     spoilt = {"arm": "a", "task_index": 2, "sample": 1, "error": "HTTP 503"}
     found = of(write(tmp_path, [*whole("a")[:-1], spoilt]))
@@ -224,6 +279,41 @@ def test_unknown_names_are_one_sentence(tmp_path: Path) -> None:
         episode_report([folder], curve="train-v2")
     with pytest.raises(GeoError, match=r"holds no episodes\.jsonl"):
         episode_report([tmp_path / "nothing"])
+
+
+def test_one_file_is_read_and_a_folder_of_that_name_is_not(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", whole("a"))
+    (tmp_path / "b/episodes.jsonl").mkdir(parents=True)
+    assert [row["arm"] for row in of(folder / "episodes.jsonl")["arms"]] == ["a"]
+    assert [row["arm"] for row in of(tmp_path)["arms"]] == ["a"]
+    with pytest.raises(GeoError, match=r"holds no episodes\.jsonl"):
+        episode_report([tmp_path / "b"])
+
+
+def test_what_one_line_holds_spoils_no_other_arm(tmp_path: Path) -> None:
+    wild = [record("half \ud800", 0, 0), record("dear", 0, 0, cost=1e308)]
+    found = of(write(tmp_path, whole("good") + wild))
+    assert [row["arm"] for row in found["arms"]] == ["good"]
+    whys = " ".join(row["why"] for row in found["refused"])
+    assert "no Unicode" in whys and "a cost of 1e+308" in whys
+
+
+def test_a_name_is_only_shown(tmp_path: Path) -> None:
+    name = "=cmd|'/c calc'!A1\x1b[2J\n[/bold]\x9b"
+    found = of(write(tmp_path, whole(name)))
+    text = report_text(found, 200)
+    assert "\x1b" not in text and "\x9b" not in text
+    assert "=cmd|'/c calc'!A1\\u001b[2J\\u000a[/bold]\\u009b" in text
+    row = next(csv.DictReader(report_csv(found["arms"]).splitlines()))
+    assert row["arm"].startswith("'=cmd") and "\x1b" not in row["arm"]
+    assert printable("a\nb", "\n") == "a\nb"
+
+
+def test_csv_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", whole("a"))
+    for target in ("/proc/x", str(folder / "episodes.jsonl")):
+        with pytest.raises(GeoError, match=r"No CSV files can be written to .*--csv FOLDER"):
+            _of_episodes([folder], "", "board-v1", Path(target), True)
 
 
 def test_the_command_prints_json_text_and_csv(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_what_is_no_guess_says_so(changes: dict[str, Any], outcome: str) -> None
         ({"model": "a", "index": 1}, "neither a distance nor a word"),
         ({"model": "a", "index": 1, "distance_km": 3.0}, "no raw cost"),
         ({"model": "a", "distance_km": 3.0, "cost": 0.0}, "names no task"),
-        (FULL | {"distance_km": -1.0}, "a distance of -1"),
+        (FULL | {"distance_km": -1.0}, "a distance_km of -1"),
         (FULL | {"cost": -0.1}, "a cost of -0.1"),
         (FULL | {"index": 1.5}, "a task_index of 1.5"),
         (FULL | {"guess": {"lat": 0, "lon": 20}, "truth": {"lat": 0, "lon": 0}}, "says 1000 km where"),
@@ -77,6 +77,49 @@ def test_what_cannot_be_recomputed_is_refused(record: Any, why: str) -> None:
     found = read(record)
     assert isinstance(found, str)
     assert why in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"distance_km": 9e9}, "a distance_km of 9000000000"),
+        ({"guess_lat": 999, "guess_lon": -4000, "true_lat": 0, "true_lon": 0}, "a guess_lat of 999"),
+        ({"guess_lat": 9, "guess_lon": -4000}, "a guess_lon of -4000"),
+        ({"cost": 1e308}, "a cost of 1e+308"),
+        ({"moved_m": -5}, "a moved_m of -5"),
+        ({"index": None, "task_id": "t-99999999999"}, "a task_index of 99999999999"),
+        ({"model": "half \ud800"}, "says in arm what is no Unicode text"),
+        ({"forced": "maybe"}, "a forced of 'maybe', which is neither yes nor no"),
+        ({"parsed": 2}, "a parsed of 2"),
+        ({"no_guess": []}, "a no_guess of []"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_reason(changes: dict[str, Any], why: str) -> None:
+    found = read(FULL | changes)
+    assert isinstance(found, str)
+    assert why in found
+
+
+@pytest.mark.parametrize("no", [False, 0, 0.0, "false", "False", "0"])
+def test_a_no_is_a_no_however_it_is_written(no: Any) -> None:
+    found = row(FULL | {"forced": no, "fabricated": no, "no_guess": no})
+    assert (found["forced"], found["fabricated"], found["outcome"]) == (False, False, "guess")
+    assert row(FULL | {"parsed": no})["outcome"] == "parse_failure"
+    assert row(FULL | {"submitted": no})["outcome"] == "no_guess"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [{"error": "HTTP 429"}, {"error": {"code": 429}}, {"error": "", "provider_error": True}, {"error": 1}],
+)
+def test_a_row_with_an_error_is_unscored_whatever_its_distance(error: dict[str, Any]) -> None:
+    found = row(FULL | {"distance_km": 0.0} | error)
+    assert (found["outcome"], found["distance_km"]) == ("unscored", None)
+
+
+@pytest.mark.parametrize("none", [None, "", False, 0, "none", []])
+def test_no_error_is_none(none: Any) -> None:
+    assert row(FULL | {"error": none})["outcome"] == "guess"
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b'{"cost": NaN}', b"\xff"])

@@ -102,8 +102,8 @@ def test_a_folder_that_cannot_be_written_is_read_from_its_lines(
 
 def test_a_board_from_tables_is_the_board_from_lines_to_the_last_bit(tmp_path: Path) -> None:
     write_episodes(tmp_path, 4 * 24 - 3, words=2, tasks=8, k=3)
-    by_lines = arm_rows(find_arms([tmp_path], lines=True)[0])
-    made = arm_rows(find_arms([tmp_path])[0])
-    kept = arm_rows(find_arms([tmp_path])[0])
+    by_lines = arm_rows(find_arms([tmp_path])[0])
+    made = arm_rows(find_arms([tmp_path], trusted=tmp_path)[0])
+    kept = arm_rows(find_arms([tmp_path], trusted=tmp_path)[0])
     assert by_lines == made == kept == board_by_lines(tmp_path)
     assert [row["complete"] for row in kept] == [True, True, True, False]

@@ -1,8 +1,10 @@
 """The folder as it is built: what it holds, what it loads, whom it credits, and the same bytes each time."""
 
 import re
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reports_lab import three_arms
@@ -17,8 +19,9 @@ from geo_assets.reports.board_table import board_table_asset, make_board
 from geo_assets.reports.paired_gains import make_gains, paired_gains_asset
 from geo_assets.reports.report_site import MAX_BYTES, make_site, report_site_asset
 from geo_assets.reports.site.collect import collect, record_of
+from geo_assets.reports.site.episodes import EpisodeView
 from geo_assets.reports.site.frames import Shelf, frames_of
-from geo_assets.reports.site.pages import outside_references, sources_version
+from geo_assets.reports.site.pages import episodes_by_arm, outside_references, sources_version
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import ReplayDiffers, Step
 
@@ -105,6 +108,29 @@ def test_what_a_model_or_a_report_says_is_never_taken_for_the_page(built: Built)
     assert built.page.count("&lt;script&gt;alert(2)") == 2
     assert "Reward by continent" in built.page
     assert "<td>0.512</td>" in built.page
+
+
+def test_an_arm_on_two_boards_is_shown_twice_and_no_address_repeats(
+    built: Built,
+) -> None:
+    arms = three_arms()
+    board = next(iter(arms.boards.values()))
+    twice = replace(arms, boards={"lab": board, "other": board.model_copy(update={"label": "Other"})})
+    material = collect(lab_run(built.home, "report_site"), twice, adapters())
+    one = next(player for player in material.players if player.key == "best_fixed_point")
+    blank: dict[str, Any] = dict.fromkeys(field.name for field in fields(EpisodeView))
+    view = EpisodeView(**blank | {"arm": one.key, "key": "best_fixed_point-30-0"})
+    shown = episodes_by_arm(material.players, [view])
+    assert [(player.key, [e.key for e in own], {e.arm for e in own}) for player, own in shown] == [
+        ("best_fixed_point", ["best_fixed_point-30-0"], {"best_fixed_point"}),
+        ("best_fixed_point-again1", ["best_fixed_point-30-0-again1"], {"best_fixed_point-again1"}),
+    ]
+    assert len({player.label for player, _ in shown}) == 2
+
+
+def test_no_address_of_the_page_stands_twice(built: Built) -> None:
+    idents = re.findall(r'\sid="([^"]+)"', built.page)
+    assert len(idents) == len(set(idents))
 
 
 def test_map_data_hold_every_guess(built: Built) -> None:

@@ -1,5 +1,7 @@
 """The arms file: what it declares, and one clear sentence for everything wrong with it."""
 
+import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -111,7 +113,8 @@ def test_a_new_arm_touches_nothing_that_stands_there(tmp_path: Path) -> None:
 def test_a_new_arm_in_the_project_s_own_file_at_the_end_of_a_ladder_of_lines(tmp_path: Path) -> None:
     path = tmp_path / "arms.yaml"
     path.write_text(ARMS_FILE.read_text())
-    add_arm({**NEW, "protocol": "tools", "profiles": ["live"]}, "first_sweep", path)
+    served = {"base_url": "http://127.0.0.1:1/v1", "protocol": "tools", "profiles": ["live"]}
+    add_arm({**NEW, **served}, "first_sweep", path)
     assert load_arms("live", path).boards["first_sweep"].ladder[-1] == "two"
     lines = ARMS_FILE.read_text().splitlines()
     assert [line for line in path.read_text().splitlines() if line in lines][: len(lines)] == lines
@@ -132,8 +135,43 @@ def test_a_new_arm_that_cannot_be_leaves_the_file_as_it_was(
 ) -> None:
     path = write(tmp_path, GOOD)
     with pytest.raises(GeoError, match=sentence):
-        add_arm({**NEW, "profiles": ["sandbox"], **changes}, board, path)
+        add_arm({**NEW, "base_url": "http://h/v1", "profiles": ["sandbox"], **changes}, board, path)
     assert path.read_text() == GOOD
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"slug": "adapter_run3"}, "slug 'adapter_run3' cannot begin with adapter_"),
+        ({"slug": "sweep_mine"}, "slug 'sweep_mine' cannot begin with sweep_"),
+        ({"base_url": ""}, "provider openai_compatible has no address of its own"),
+        ({"base_url": "ftp://h/v1"}, "base_url is no http or https address"),
+        ({"base_url": "127.0.0.1:8001/v1"}, "base_url is no http or https address"),
+        ({"base_url": "http:///v1"}, "base_url is no http or https address"),
+        ({"base_url": "http://h:99999/v1"}, "base_url is no address"),
+        ({"base_url": "http://h/v1?key=hunter2"}, "base_url holds more than an address"),
+        ({"base_url": "http://me:hunter2@h/v1"}, "base_url holds a user or a password"),
+        ({"base_url": "me:hunter2@h/v1"}, "base_url holds a user or a password"),
+        ({"base_url": "http://hunter2@h/v1", "provider": "nobody"}, "base_url holds a user or a password"),
+    ],
+)
+def test_an_arm_that_could_never_run_is_refused_when_it_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], sentence: str
+) -> None:
+    path = write(tmp_path, GOOD)
+
+    def refuse(*args: object, **more: object) -> None:
+        raise AssertionError("a file was written")
+
+    arm = {**NEW, "base_url": "http://h/v1", "profiles": ["sandbox"], **changes}
+    with monkeypatch.context() as patched, pytest.raises(GeoError, match=f"Nothing was written: {sentence}"):
+        patched.setattr(tempfile, "TemporaryDirectory", refuse)
+        add_arm(arm, "", path)
+    typed = "".join(f"    {name}: {json.dumps(value)}\n" for name, value in arm.items())
+    written = write(tmp_path, GOOD.replace("boards:", f"  -\n{typed}boards:"))
+    with pytest.raises(ArmsFileError, match=sentence) as error:
+        load_arms("sandbox", written)
+    assert "hunter2" not in str(error.value)
 
 
 def test_an_unknown_arm_names_the_known_ones() -> None:

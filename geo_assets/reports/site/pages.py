@@ -7,6 +7,7 @@ that was opened from disk may read no other file. The same material gives the sa
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import jinja2
 
 from env_service.canonical import canonical_json, sha256_file, sha256_hex
 from geo_assets.reports.site import world_map
-from geo_assets.reports.site.collect import Material
+from geo_assets.reports.site.collect import Material, Player
 from geo_assets.reports.site.compass import compass
 from geo_assets.reports.site.credits import MAP_CREDIT, credits_table
 from geo_assets.reports.site.episodes import EpisodeView
@@ -86,12 +87,34 @@ def outside_references(files: Mapping[str, bytes]) -> list[str]:
     return sorted({path for path in wanted if path not in files})
 
 
+def episodes_by_arm(
+    players: Sequence[Player], episodes: Sequence[EpisodeView]
+) -> list[tuple[Player, list[EpisodeView]]]:
+    """The episodes of every arm that has any; of an arm on two boards twice, under two addresses.
+
+    Args:
+        players: the arms in the page's order; an arm on two boards is there twice, with the same key.
+        episodes: those to step through.
+    """
+    found: list[tuple[Player, list[EpisodeView]]] = []
+    for at, player in enumerate(players):
+        own = [episode for episode in episodes if episode.arm == player.key]
+        again = sum(before.key == player.key for before in players[:at])
+        if again:
+            mark, label = f"{player.key}-again{again}", f"{player.label} on {player.board}"
+            player = replace(player, key=mark, label=label)
+            own = [replace(one, arm=mark, key=f"{one.key}-again{again}", arm_label=label) for one in own]
+        if own:
+            found.append((player, own))
+    return found
+
+
 def _page(material: Material, episodes: Sequence[EpisodeView]) -> bytes:
-    by_arm: dict[str, list[EpisodeView]] = {}
-    for episode in episodes:
-        by_arm.setdefault(episode.arm, []).append(episode)
+    by_arm = episodes_by_arm(material.players, episodes)
     shown = {episode.task for episode in episodes}
-    guesses = sum(int(player.data.guessed.sum()) for player in material.players)
+    # An arm on two boards has guessed once.
+    guessers = {player.key: player for player in material.players}.values()
+    guesses = sum(int(player.data.guessed.sum()) for player in guessers)
     boards = [
         {
             "part": part,
@@ -123,12 +146,10 @@ def _page(material: Material, episodes: Sequence[EpisodeView]) -> bytes:
             },
             trainings=[training_parts(training) for training in material.trainings],
             learning_chart=learning_chart(material.learning) if material.learning else "",
-            map=world_map.world_map(material.tasks, guesses, len(material.players)),
+            map=world_map.world_map(material.tasks, guesses, len(guessers)),
             tasks_table=tasks_table(material.tasks),
-            episodes=[episode for player in material.players for episode in by_arm.get(player.key, [])],
-            by_arm=[
-                (player, by_arm.get(player.key, [])) for player in material.players if player.key in by_arm
-            ],
+            episodes=[episode for _, own in by_arm for episode in own],
+            by_arm=by_arm,
             credits=credits_table([task for task in material.tasks if task.task_index in shown]),
             versions=versions_table(material),
             scripts=SCRIPTS,
