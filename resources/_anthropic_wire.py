@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from resources._bounded_http import BoundedClient
 from resources._sdk_calls import asked, count, loopback, reason, refuse_error, text
+from resources.bounded_http import BoundedClient
 from resources.replies import Card, ProviderError, Reply, ToolCall, Usage, cards_of
 
 FINISH = {

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from resources._bounded_http import TooLong
+from resources.bounded_http import TooLong
 from resources.replies import ProviderError, cut, without_halves
 
 OVERLOADED = 529

@@ -162,8 +162,8 @@ class WriterLock:
         age = time.time() - self.path.stat().st_mtime
         if 0.0 <= age < DAMAGED_S:
             raise SweepLocked(
-                f"{self.name} may be written by another process: {self.path} is a damaged lock of {age:.0f} s",
-                f"Run the same command again in {DAMAGED_S:.0f} s, or remove that file if no other sweep runs",
+                f"{self.name} may be written by another process: {self.path} is a lock that is damaged",
+                f"Run the same command again in {DAMAGED_S:.0f} s, or remove the file if no other sweep runs",
             )
 
     def _abandoned(self, owner: dict[str, Any]) -> bool:

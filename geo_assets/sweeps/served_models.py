@@ -17,7 +17,7 @@ import httpx2
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
-from resources._bounded_http import BoundedClient, TooLong
+from resources.bounded_http import BoundedClient, TooLong
 from resources.replies import Card, Fault, ProviderError, cards_of, cut
 
 __all__ = [
@@ -123,7 +123,7 @@ class ServedModels:
             )
             tokens = (choice.get("logprobs") or {}).get("content")
             return said, tuple(float(token["logprob"]) for token in tokens) if tokens else None
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise ProviderError("empty", f"{self.base_url} answered no completion ({error!r})") from None
 
     def _ask(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -309,7 +309,7 @@ WHOLE = {"pid": 1, "host": "elsewhere", "since": "2026-01-01", "token": "t", "he
 def test_a_damaged_lock_is_waited_for_and_then_taken_over(tmp_path: Path, damage: dict[str, object]) -> None:
     path, said = tmp_path / "_writer.json", list[str]()
     path.write_text(json.dumps(WHOLE | damage))
-    with pytest.raises(SweepLocked, match=r"_writer\.json is a damaged lock .*or remove that file"):
+    with pytest.raises(SweepLocked, match=r"_writer\.json is a lock that is damaged.*or remove the file"):
         WriterLock(tmp_path, "x").__enter__()
     os.utime(path, (1.0, 1.0))
     with WriterLock(tmp_path, "x", say=said.append) as lock:

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from geo_assets.sweeps.served_models import ServedModels
-from resources import _bounded_http
+from resources import bounded_http
 from resources.endpoints import ChatEndpoint, Dialect, ProviderError
 from resources.replies import ANSWERED, Reply, cut
 
@@ -151,7 +151,7 @@ def test_a_list_of_models_without_end_is_a_timeout(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_answer_that_is_too_long_is_a_fault(dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_bounded_http, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(bounded_http, "MOST_BYTES", 100_000)
     got = asked(body(answer(dialect, text="A" * 200_000)), dialect)
     assert isinstance(got, ProviderError)
     assert got.fault == "not_json"
