@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from resources._sdk_calls import asked, count, loopback, text
+from resources._sdk_calls import asked, count, loopback, reason, refuse_error, text
+from resources.bounded_http import BoundedClient
 from resources.replies import Card, ProviderError, Reply, ToolCall, Usage, cards_of
 
 FINISH = {
@@ -21,7 +22,9 @@ FINISH = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
+    "pause_turn": "pause_turn",
 }
+"""Reasons that end a reply, and OpenAI's words for them; it has none for a turn that may go on."""
 DEFAULT_MAX_TOKENS = 4096
 """The API wants a limit; what the arms file says by default."""
 
@@ -41,7 +44,7 @@ class AnthropicWire:
             api_key=key.get_secret_value(),
             timeout=timeout_s,
             max_retries=0,
-            http_client=anthropic.DefaultHttpxClient(trust_env=not loopback(address)),
+            http_client=BoundedClient(timeout_s, trust_env=not loopback(address)),
         )
 
     def close(self) -> None:
@@ -62,7 +65,10 @@ class AnthropicWire:
         call = lambda: raw.create(  # noqa: E731
             model=model, max_tokens=body["max_tokens"], messages=[], extra_body=body
         )
-        return reply_of(asked(self._sdk, call, self._address, self._secret.get_secret_value()))
+        secret = self._secret.get_secret_value()
+        answer = asked(self._sdk, call, self._address, secret)
+        refuse_error(answer, self._address)
+        return reply_of(answer).without(secret)
 
     def cards(self) -> dict[str, Card]:
         """What it says it serves; of a long list the first thousand."""
@@ -112,25 +118,23 @@ def reply_of(answer: Mapping[str, Any]) -> Reply:
     thoughts = "".join(str(block.get("thinking") or "") for block in thinking)
     calls = tuple(
         ToolCall(
-            str(block.get("id") or f"call_{number}"),
+            text(str(block.get("id") or f"call_{number}")),
             text(str(block.get("name"))),
             text(json.dumps(block.get("input") or {}, ensure_ascii=False)),
         )
         for number, block in enumerate(blocks)
         if block.get("type") == "tool_use"
     )
-    stop = answer.get("stop_reason")
-    if stop is None and not words and not calls and not thoughts:
-        raise ProviderError("empty", "the endpoint answered an empty message without a stop reason")
+    empty = not words.strip() and not calls and not thoughts.strip()
     usage = answer.get("usage") or {}
     read = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return Reply(
         text=words,
         tool_calls=calls,
         reasoning=text(thoughts),
-        finish_reason=None if stop is None else FINISH.get(str(stop), str(stop)),
+        finish_reason=reason(answer.get("stop_reason"), FINISH, empty),
         usage=Usage(sum(count(usage, name) for name in read), count(usage, "output_tokens")),
-        model_reported=str(answer.get("model") or ""),
+        model_reported=text(answer.get("model")),
     )
 
 

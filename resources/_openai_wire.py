@@ -6,8 +6,21 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from resources._sdk_calls import asked, count, loopback, text
+from resources._sdk_calls import asked, count, loopback, reason, refuse_error, text
+from resources.bounded_http import BoundedClient
 from resources.replies import Card, ProviderError, Reply, ToolCall, Usage, cards_of
+
+FINISH = {name: name for name in ("stop", "length", "tool_calls", "function_call", "content_filter")} | {
+    # As those say it that do not translate for every model they serve: TGI, Google, Anthropic.
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "end_turn": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "safety": "content_filter",
+}
+"""Reasons that end a reply, and OpenAI's words for them."""
 
 
 class OpenAiWire:
@@ -22,7 +35,7 @@ class OpenAiWire:
             api_key=key.get_secret_value(),
             timeout=timeout_s,
             max_retries=0,
-            http_client=openai.DefaultHttpxClient(trust_env=not loopback(base_url)),
+            http_client=BoundedClient(timeout_s, trust_env=not loopback(base_url)),
         )
 
     def close(self) -> None:
@@ -47,7 +60,10 @@ class OpenAiWire:
         # part, which takes twice as long as the request once a conversation holds a dozen pictures.
         raw = self._client.chat.completions.with_raw_response
         call = lambda: raw.create(model=model, messages=[], extra_body=body)  # noqa: E731
-        return reply_of(asked(self._sdk, call, self._address, self._secret.get_secret_value()))
+        secret = self._secret.get_secret_value()
+        answer = asked(self._sdk, call, self._address, secret)
+        refuse_error(answer, self._address)
+        return reply_of(answer).without(secret)
 
     def cards(self) -> dict[str, Card]:
         """What it says it serves."""
@@ -69,18 +85,16 @@ def reply_of(answer: Mapping[str, Any]) -> Reply:
         raise ProviderError("no_choices", "the endpoint answered without a choice")
     words = text(message.get("content"))
     calls = tuple(_calls(message.get("tool_calls")))
-    finish = first.get("finish_reason")
     reasoning = text(message.get("reasoning_content") or message.get("reasoning"))
-    if finish is None and not words and not calls and not reasoning:
-        raise ProviderError("empty", "the endpoint answered an empty message without a finish reason")
+    empty = not words.strip() and not calls and not reasoning.strip()
     usage = answer.get("usage") or {}
     return Reply(
         text=words,
         tool_calls=calls,
         reasoning=reasoning,
-        finish_reason=None if finish is None else str(finish),
+        finish_reason=reason(first.get("finish_reason"), FINISH, empty),
         usage=Usage(count(usage, "prompt_tokens"), count(usage, "completion_tokens")),
-        model_reported=str(answer.get("model") or ""),
+        model_reported=text(answer.get("model")),
     )
 
 
@@ -91,6 +105,6 @@ def _calls(value: Any) -> list[ToolCall]:
         if isinstance(function, dict):
             arguments = function.get("arguments")
             given = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-            identity = str(entry.get("id") or f"call_{number}")
+            identity = text(str(entry.get("id") or f"call_{number}"))
             found.append(ToolCall(identity, text(str(function.get("name"))), text(given)))
     return found

@@ -71,7 +71,7 @@ class ChatEndpoint:
         base_url: address that ends before `/chat/completions` or `/messages`.
         model: the id asked for.
         key: bearer token; never shown, and cut out of whatever the provider says.
-        timeout_s: per request.
+        timeout_s: per request, from its first byte to the last of its answer.
         attempts: requests before giving up.
         backoff_s: upper bound of the first pause; it doubles, up to a minute, and is drawn at random.
         dialect: whose API is spoken.
@@ -178,7 +178,7 @@ class ChatEndpoint:
         with self.pacing.turn(self._abandoned) as turn:
             began = time.monotonic()
             try:
-                reply = self._wire.ask(self.model, messages, tools, sampling, seed)
+                reply = self._ask(messages, tools, sampling, seed)
                 if not same_model(self.model, reply.model_reported):
                     raise ProviderError(
                         "wrong_model",
@@ -193,6 +193,22 @@ class ChatEndpoint:
         self.calls.answered(reply.usage)
         self.pacing.answered()
         return replace(reply, latency_s=time.monotonic() - began)
+
+    def _ask(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Mapping[str, Any],
+        seed: int | None,
+    ) -> Reply:
+        try:
+            return self._wire.ask(self.model, messages, tools, sampling, seed)
+        except ProviderError:
+            raise
+        except Exception as error:
+            # No answer, however odd, may end a sweep: it is a fault like another, and is counted.
+            problem = f"{self.base_url} answered what cannot be read ({type(error).__name__})"
+            raise ProviderError("not_json", problem) from error
 
     def _pause(self, error: ProviderError, number: int) -> None:
         """Before the next attempt. Refused for rate, everybody waits for a turn; otherwise this one waits."""

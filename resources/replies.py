@@ -6,7 +6,7 @@ that the counts of a sweep add up to the calls it made.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from env_service.errors import GeoError
@@ -29,9 +29,10 @@ Fault = Literal[
 
 timeout: no answer in time. connection: refused, reset or cut off. rate_limit: 429. overloaded: 529.
 server: another 5xx, 408 or 409. tunnel: an HTML page with a status of 4xx, as a dead tunnel answers.
-html: an HTML page with status 200. not_json: a body that is no JSON object. no_choices: JSON without a choice
-or content. empty: no words, no call and no finish reason. wrong_model: the answer names another model than
-was asked. refused: any other 4xx (a key, a model or a request that is not accepted).
+html: an HTML page with status 200. not_json: a body that is no JSON object, or none that can be read.
+no_choices: JSON without a choice or content, or with an error beside it. empty: no words, no call and no
+finish reason that ends a reply; or one that says that the provider broke off. wrong_model: the answer names
+another model than was asked. refused: any other 4xx (a key, a model or a request that is not accepted).
 """
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -103,7 +104,13 @@ class Reply:
     latency_s: float = field(default=0.0, compare=False)
     faults: tuple[Fault, ...] = field(default=(), compare=False)
 
+    def without(self, secret: str) -> "Reply":
+        """The same without a key, which may stand in parts that were put together only here."""
+        return replace(self, text=cut(self.text, secret), reasoning=cut(self.reasoning, secret))
 
+
+HIDDEN = "***"
+SECRET_LENGTH = 6
 _DATE = re.compile(r"\d{8}|\d{4}-\d{2}-\d{2}")
 
 
@@ -126,11 +133,37 @@ def cards_of(answer: Mapping[str, Any], address: str) -> dict[str, Card]:
     if not isinstance(entries, list):
         raise ProviderError("not_json", f"{address} answered no list of models")
     cards = [
-        Card(str(entry.get("id")), str(entry.get("root") or ""), entry.get("parent"))
+        Card(_name(entry.get("id")), _name(entry.get("root")), _name(entry.get("parent")) or None)
         for entry in entries
         if isinstance(entry, dict)
     ]
-    return {card.id: card for card in cards}
+    return {card.id: card for card in cards if card.id}
+
+
+def cut(said: Any, secret: str) -> Any:
+    """Something a provider said, without the key it was asked with; JSON values keep their form.
+
+    "Bearer" and a key go wherever they stand. The bare key stays where it is too short to be one, or a word
+    that is written where none is needed: "none" in a model's words is no secret.
+    """
+    if isinstance(said, str):
+        said = re.sub(rf"(?i)bearer\s+{re.escape(secret)}", HIDDEN, said)
+        return said.replace(secret, HIDDEN) if len(secret) >= SECRET_LENGTH else said
+    if isinstance(said, list):
+        return [cut(part, secret) for part in said]
+    if isinstance(said, dict):
+        return {cut(name, secret): cut(part, secret) for name, part in said.items()}
+    return said
+
+
+def without_halves(words: str) -> str:
+    """Words that can be stored: half a surrogate pair is legal in JSON escapes, and no UTF-8."""
+    return words.encode("utf-8", "replace").decode()
+
+
+def _name(value: Any) -> str:
+    """A name in a list of models; what is not a text says nothing, less than a dict's own words would."""
+    return without_halves(value) if isinstance(value, str) else ""
 
 
 def same_model(asked: str, reported: str) -> bool:

@@ -38,6 +38,10 @@ SWATCH_TRIES = 2
 """One misread swatch may be the sampling; a blind endpoint passes neither time."""
 
 
+class NotConfirmed(GeoError):
+    """The endpoint could not be looked at after the sweep; what was played was set aside."""
+
+
 class UnevenPasses(GeoError):
     """Episodes that are not k passes over the tasks, each once."""
 
@@ -140,7 +144,8 @@ def guarded(
     Raises:
         WrongBaseServed: the endpoint serves, or served in the end, something else.
         BlindEndpoint: it does not see its pictures.
-        ProviderError: it does not answer when it is looked at.
+        ProviderError: it does not answer when it is looked at the first time.
+        NotConfirmed: it does not the second time.
         GeoError: whatever `run_sweep` raises.
     """
     arm = plan.arm
@@ -156,11 +161,19 @@ def guarded(
                 f"{endpoint.base_url} lists {_words(again)} after the sweep and {_words(listed)} before it",
                 f"Serve one model for as long as the sweep lasts, and run: geo sweep {plan.slug}",
             )
-    except WrongBaseServed:
+    except GeoError as error:
+        # Without an answer nobody knows what was served in the end, which is no better than another answer.
+        where = ""
         if played := store.keys - before:
             aside = store.set_aside(played)
+            where = f"; the {len(played):,} episodes played now were moved to {aside}"
             say(f"{arm.slug}: the {len(played):,} episodes played now were moved to {aside}")
-        raise
+        if not isinstance(error, ProviderError):
+            raise
+        raise NotConfirmed(
+            f"{arm.slug}: the endpoint does not say after the sweep what it serves ({error.problem}){where}",
+            f"Check the endpoint, then run: geo sweep {plan.slug} --resume",
+        ) from error
     write_found(store.folder, Found(listed, sight))
     (store.folder / UNCONFIRMED).unlink(missing_ok=True)
     return swept

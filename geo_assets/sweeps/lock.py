@@ -4,6 +4,9 @@ The lock is a file and not only a kernel lock, so that a person can read whose i
 where the folder is shared between machines. A lock is stale when its owner is a dead process of this machine,
 or when its heart has not beaten for a minute; then it is taken over. An owner that was only asleep finds out
 before its next write, because every write asks `check`.
+
+A lock file that is no whole lock is nobody's once it has been left alone for a few beats: a living owner puts
+its own back at every beat, or has lost it.
 """
 
 import fcntl
@@ -27,6 +30,11 @@ LOCK = "_writer.json"
 GUARD = ".writer.guard"
 BEAT_S = 2.0
 STALE_S = 60.0
+DAMAGED_S = 5 * BEAT_S
+"""A file that is no whole lock is waited for this long, in which a living owner would have replaced it."""
+MOST_PID = 2**31
+AHEAD_S = 3600.0
+"""How far the clock of another machine may be ahead."""
 
 
 class SweepLocked(GeoError):
@@ -75,6 +83,7 @@ class WriterLock:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._guard():
             owner = self._owner()
+            self._refuse_damaged(owner)
             if owner and not self._abandoned(owner):
                 raise SweepLocked(
                     f"{self.name} is being written by process {owner.get('pid')} on {owner.get('host')} "
@@ -83,7 +92,9 @@ class WriterLock:
                     "Wait for it, or stop it and run the same command again",
                 )
             self._write()
-        if owner is not None:
+        if owner is not None and not _whole(owner):
+            self._say(f"{self.name}: took over {self.path}, which is damaged and which nobody renews")
+        elif owner is not None:
             self._say(
                 f"{self.name}: took over the lock of process {owner.get('pid')} on {owner.get('host')}, that "
                 f"held it for {_age(owner)} and is gone (its last sign was {_silence_s(owner):.0f} s ago)"
@@ -139,14 +150,26 @@ class WriterLock:
             owner = json.loads(self.path.read_text())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return owner if isinstance(owner, dict) else {}
 
+    def _refuse_damaged(self, owner: dict[str, Any] | None) -> None:
+        """Leave a damaged lock alone for as long as a living owner may put it right."""
+        # Without a token it is no owner's: who held it finds that out before its next write.
+        if owner is None or _whole(owner) or not owner.get("token"):
+            return
+        age = time.time() - self.path.stat().st_mtime
+        if 0.0 <= age < DAMAGED_S:
+            raise SweepLocked(
+                f"{self.name} may be written by another process: {self.path} is a lock that is damaged",
+                f"Run the same command again in {DAMAGED_S:.0f} s, or remove the file if no other sweep runs",
+            )
+
     def _abandoned(self, owner: dict[str, Any]) -> bool:
-        if _silence_s(owner) > self.stale_s:
+        if not _whole(owner) or _silence_s(owner) > self.stale_s:
             return True
-        return owner.get("host") == socket.gethostname() and not _alive(int(owner.get("pid") or 0))
+        return owner["host"] == socket.gethostname() and not _alive(owner["pid"])
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -154,6 +177,18 @@ class WriterLock:
         with (self.folder / GUARD).open("wb") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+
+def _whole(owner: Mapping[str, Any]) -> bool:
+    """Whether this is what a writer wrote."""
+    pid, beat = owner.get("pid"), owner.get("heartbeat")
+    return (
+        type(pid) is int
+        and 0 < pid < MOST_PID
+        and all(isinstance(owner.get(name), str) for name in ("host", "token", "since"))
+        and isinstance(beat, int | float)
+        and 0 <= beat < time.time() + AHEAD_S
+    )
 
 
 def _silence_s(owner: Mapping[str, Any]) -> float:

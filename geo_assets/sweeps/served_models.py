@@ -13,11 +13,12 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
-from resources.replies import Card, Fault, ProviderError, cards_of
+from resources.bounded_http import BoundedClient, TooLong
+from resources.replies import Card, Fault, ProviderError, cards_of, cut
 
 __all__ = [
     "AdapterChangesNothing",
@@ -91,6 +92,7 @@ class ServedModels:
 
     def __init__(self, base_url: str, key: SecretStr | None = None) -> None:
         self.base_url = base_url.rstrip("/")
+        self._secret = key.get_secret_value() if key else ""
         self._headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
         # No proxy reaches loopback, whatever the variables of the shell say.
         self._direct = urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
@@ -121,7 +123,7 @@ class ServedModels:
             )
             tokens = (choice.get("logprobs") or {}).get("content")
             return said, tuple(float(token["logprob"]) for token in tokens) if tokens else None
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             raise ProviderError("empty", f"{self.base_url} answered no completion ({error!r})") from None
 
     def _ask(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -137,23 +139,29 @@ class ServedModels:
     def _once(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         url = f"{self.base_url}{path}"
         try:
-            with httpx.Client(timeout=TIMEOUT_S, trust_env=not self._direct, headers=self._headers) as client:
+            with BoundedClient(TIMEOUT_S, trust_env=not self._direct, headers=self._headers) as client:
                 answer = client.get(url) if body is None else client.post(url, json=dict(body))
-        except httpx.TimeoutException:
+        except httpx2.TimeoutException:
             raise ProviderError("timeout", f"{url} did not answer in time") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except TooLong as error:
+            raise ProviderError("not_json", f"{url} answered {error}") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ProviderError("connection", f"{url} cannot be reached ({type(error).__name__})") from None
         if answer.status_code >= 400:
             fault: Fault = "server" if answer.status_code >= 500 or answer.status_code == 429 else "refused"
-            said = " ".join(answer.text.split())[:300]
+            said = " ".join(self._cut(answer.text).split())[:300]
             raise ProviderError(fault, f"{url} answered {answer.status_code}: {said}")
         try:
-            value = answer.json()
-        except ValueError:
+            value = self._cut(answer.json())
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             raise ProviderError("not_json", f"{url} answered no JSON object")
         return value
+
+    def _cut(self, said: Any) -> Any:
+        """What it says without the key, which some endpoints echo."""
+        return cut(said, self._secret) if self._secret else said
 
 
 def check_served(

@@ -19,6 +19,8 @@ from geo_assets.config.arms import ArmSpec
 from resources.calls import Calls, Price, Tally
 
 CALLS = "calls.json"
+MOST = 10**15
+"""No run has as many calls or tokens; sums of what stands below it fit into a table."""
 
 
 class BudgetSpent(GeoError):
@@ -143,13 +145,20 @@ def faults_in_words(faults: Mapping[str, int]) -> str:
 
 
 def _runs(folder: Path) -> list[dict[str, Any]]:
+    """The runs in the file of calls; one that is not what was written counts for nothing."""
     try:
         runs = json.loads((folder / CALLS).read_text(encoding="utf-8"))["runs"]
-        return [
-            run
-            for run in runs
-            if isinstance(run["causes"], dict)
-            and isinstance(run["prompt_tokens"] + run["completion_tokens"], int)
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [run for run in runs if _is_run(run)]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []  # counts are worth nothing to an episode, and least of all a sweep
+
+
+def _is_run(run: Any) -> bool:
+    if not isinstance(run, dict) or not isinstance(run.get("causes"), dict):
+        return False
+    try:
+        datetime.fromisoformat(run.get("began", ""))
+    except (TypeError, ValueError):
+        return False
+    numbers = (*run["causes"].values(), run.get("prompt_tokens"), run.get("completion_tokens"))
+    return all(type(number) is int and 0 <= number < MOST for number in numbers)

@@ -3,6 +3,7 @@
 Signals reach the main thread only. A sweep that runs on another one cannot be told, and is not.
 """
 
+import multiprocessing
 import signal
 import threading
 from collections.abc import Callable
@@ -23,7 +24,7 @@ class Stopping:
         self._at_once = at_once
         self._before: dict[signal.Signals, Any] = {}
         self.by = ""
-        """Name of the signal that came; empty while none has."""
+        """The signal that came, in words; empty while none has."""
 
     def __enter__(self) -> "Stopping":
         if threading.current_thread() is threading.main_thread():
@@ -43,5 +44,15 @@ class Stopping:
     def _told(self, number: int, frame: FrameType | None) -> None:
         if self.by:
             raise KeyboardInterrupt
-        self.by = signal.Signals(number).name
+        self.by = _name(number)
         self._at_once()
+
+
+def _name(number: int) -> str:
+    """A signal by its name, as far as it is known here.
+
+    Dagster runs a sweep in a process of its own, and passes on as SIGINT whatever the first one was told by.
+    """
+    if number == signal.SIGINT and multiprocessing.parent_process() is not None:
+        return "a signal (SIGINT or SIGTERM)"
+    return signal.Signals(number).name

@@ -94,6 +94,8 @@ class LlmDouble(ThreadingHTTPServer):
         self.reports = reports
         self.mixed = tuple(mixed)
         self.dice = Dice(seed)
+        self.mixed_from = 0  # calls that mixed addresses answer before their faults begin
+        self.list_fault = ""  # what the list of models meets
         self.log: list[Logged] = []
         self.lock = threading.Lock()
         self.closing = threading.Event()
@@ -132,7 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
         if found and found["how"] == "fault":
             self._send(FAULTS[found["what"]], {"object": "list", "data": self.server.cards})
         elif found and found["route"] == "models":
-            self._send(Answer(), {"object": "list", "data": self.server.cards})
+            fault = self.server.list_fault
+            self._send(FAULTS[fault] if fault else Answer(), {"object": "list", "data": self.server.cards})
         else:
             self._send(Answer(404, body=b'{"error": {"message": "no such route"}}'), {})
 
@@ -144,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         shape, server = SHAPES[found["route"]], self.server
         fault = found["what"] if found["how"] == "fault" else ""
-        if found["how"] == "mix":
+        if found["how"] == "mix" and len(server.log) >= server.mixed_from:
             fault = server.dice.fault(int(found["what"]), server.mixed)
         with server.lock:
             server.log.append(Logged(shape, body, fault))

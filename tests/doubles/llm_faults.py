@@ -42,11 +42,19 @@ def _no_choices(answer: dict) -> bytes:  # type: ignore[type-arg]
     return json.dumps(answer | empty).encode()
 
 
-def _silent(answer: dict) -> bytes:  # type: ignore[type-arg]
-    if "choices" in answer:
-        message = {"role": "assistant", "content": ""}
-        return json.dumps(answer | {"choices": [{"message": message, "finish_reason": None}]}).encode()
-    return json.dumps(answer | {"content": [], "stop_reason": None}).encode()
+def _ends(content: str, reason: str | None) -> Callable[[dict], bytes]:  # type: ignore[type-arg]
+    def rewrite(answer: dict) -> bytes:  # type: ignore[type-arg]
+        if "choices" in answer:
+            message = {"role": "assistant", "content": content}
+            return json.dumps(answer | {"choices": [{"message": message, "finish_reason": reason}]}).encode()
+        blocks = [{"type": "text", "text": content}]
+        return json.dumps(answer | {"content": blocks, "stop_reason": reason}).encode()
+
+    return rewrite
+
+
+def _with_error(answer: dict) -> bytes:  # type: ignore[type-arg]
+    return json.dumps(answer | {"error": {"code": 502, "message": "upstream"}}).encode()
 
 
 def _other_model(answer: dict) -> bytes:  # type: ignore[type-arg]
@@ -63,7 +71,11 @@ FAULTS: dict[str, Answer] = {
     "html": Answer(200, {"Content-Type": "text/html"}, PAGE),
     "truncated": Answer(rewrite=_truncated),
     "no-choices": Answer(rewrite=_no_choices),
-    "silent": Answer(rewrite=_silent),
+    "silent": Answer(rewrite=_ends("", None)),
+    "reason-of-nothing": Answer(rewrite=_ends("", "")),
+    "reason-unknown": Answer(rewrite=_ends(" ", "weather")),
+    "broke-off": Answer(rewrite=_ends("I think it is", "error")),
+    "error-in-200": Answer(rewrite=_with_error),
     "wrong-model": Answer(rewrite=_other_model),
 }
 
@@ -78,6 +90,10 @@ CAUSE = {
     "truncated": "not_json",
     "no-choices": "no_choices",
     "silent": "empty",
+    "reason-of-nothing": "empty",
+    "reason-unknown": "empty",
+    "broke-off": "empty",
+    "error-in-200": "no_choices",
     "wrong-model": "wrong_model",
 }
 """The column that each must be counted in."""

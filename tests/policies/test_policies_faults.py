@@ -59,7 +59,7 @@ def test_one_column_per_call_and_the_columns_add_up(dialect: Dialect) -> None:
             except ProviderError:
                 unanswered += 1
         tally, met = model.calls.tally(), llm.faults
-    wanted = Counter({CAUSE[name] if name else ANSWERED: count for name, count in met.items()})
+    wanted = Counter(CAUSE[name] if name else ANSWERED for name in met.elements())
     assert Counter(tally.causes) == wanted
     assert tally.calls == len(llm.log)
     assert tally.causes[ANSWERED] == 60 - unanswered

@@ -1,11 +1,13 @@
 """Sweeps that end early: told to stop, out of budget; and calls that are counted once each."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from geo_assets.config.arms import PriceSpec
 from geo_assets.sweeps.episode_file import read_episodes, read_timings
 from geo_assets.sweeps.harness import BudgetSpent
 from geo_assets.sweeps.spending import CallLog, read_calls
+from geo_assets.sweeps.stopping import Stopping
 from resources.calls import Calls
 from resources.replies import ANSWERED, Usage
 
@@ -98,9 +101,7 @@ def test_no_fault_is_scored_and_the_columns_add_up_to_the_calls_made(lab: Lab, t
         met = llm.faults
         calm = lab.guarded(arm, tmp_path / "calm", endpoint_at(llm.url, arm))
     told = read_calls(tmp_path / "rough")
-    assert Counter(told.causes) == Counter(
-        {CAUSE[name] if name else ANSWERED: count for name, count in met.items()}
-    )
+    assert Counter(told.causes) == Counter(CAUSE[name] if name else ANSWERED for name in met.elements())
     lines = {record.key: record.line() for record in calm.records}
     assert all(record.line() == lines[record.key] for record in swept.records)
     assert len(swept.records) + len(swept.unscored) == 24
@@ -128,5 +129,24 @@ def test_counts_of_a_run_that_was_killed_stay_and_a_broken_file_costs_nothing(tm
     assert again.total.causes == {ANSWERED: 2, "server": 1}
     again.write()
     assert len(json.loads((tmp_path / "calls.json").read_text())["runs"]) == 2
-    (tmp_path / "calls.json").write_text('{"runs": [{"causes": 3}, 7]}')
+    odd = {"began": "2026-01-01", "causes": {}, "prompt_tokens": 10**30, "completion_tokens": 0}
+    runs = [{"causes": 3}, 7, odd, odd | {"prompt_tokens": -1}, odd | {"prompt_tokens": 1, "began": 3}]
+    (tmp_path / "calls.json").write_text(json.dumps({"runs": runs}))
     assert CallLog(tmp_path, Calls()).total.calls == 0
+
+
+def stopped_by(pipe: Connection) -> None:
+    with Stopping(lambda: None) as stopping:
+        os.kill(os.getpid(), signal.SIGINT)
+        pipe.send(stopping.by)
+
+
+def test_a_signal_that_was_passed_on_is_not_called_by_the_name_of_another() -> None:
+    with Stopping(lambda: None) as stopping:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopping.by == "SIGINT"
+    here, there = multiprocessing.Pipe()
+    child = multiprocessing.get_context("spawn").Process(target=stopped_by, args=(there,))
+    child.start()
+    assert here.recv() == "a signal (SIGINT or SIGTERM)"
+    child.join()

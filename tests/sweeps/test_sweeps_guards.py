@@ -23,7 +23,7 @@ from geo_assets.lineage.folders import AssetFolder
 from geo_assets.reports.arm_data import ArmData, UnequalComparison, comparable
 from geo_assets.sweeps.episode_file import read_episodes
 from geo_assets.sweeps.factory import sweep_arm
-from geo_assets.sweeps.guards import UnevenPasses, whole_passes
+from geo_assets.sweeps.guards import NotConfirmed, UnevenPasses, whole_passes
 from geo_assets.sweeps.harness import DeadEndpoint, Swept
 from geo_assets.sweeps.lock import SweepLocked, WriterLock
 from geo_assets.sweeps.outcomes import outcome_table
@@ -96,6 +96,22 @@ def test_a_server_that_changes_under_the_sweep_loses_what_was_played(lab: Lab, t
         clean(lab, arm, tmp_path, llm.url)
 
 
+def test_a_server_that_is_silent_after_the_sweep_loses_what_was_played(lab: Lab, tmp_path: Path) -> None:
+    arm = double_arm(k=1)
+
+    def dies(request: Request) -> Said:
+        llm.list_fault = "500" if "submit_guess" in request.tools else ""
+        return guesses()(request)
+
+    with LlmDouble(dies) as llm:
+        with pytest.raises(NotConfirmed, match=r"does not say after .*the 6 episodes played now.*geo sweep"):
+            lab.guarded(arm, tmp_path, endpoint_at(llm.url, arm, attempts=2))
+        assert stands_empty(tmp_path)
+        assert len(read_episodes(next(tmp_path.glob("quarantined/*/episodes.jsonl")))) == 6
+        llm.brain, llm.list_fault = guesses(), ""
+        clean(lab, arm, tmp_path, llm.url)
+
+
 def test_what_a_broken_off_run_played_stands_only_if_the_endpoint_is_still_the_same(
     lab: Lab, tmp_path: Path
 ) -> None:
@@ -152,6 +168,20 @@ def test_turns_without_a_finish_reason_quarantine_their_pass_and_name_the_share(
         assert stands_empty(tmp_path)
         assert len(read_episodes(next(tmp_path.glob("quarantined/*/episodes.jsonl")))) == 6
         llm.brain = guesses()
+        clean(lab, arm, tmp_path, llm.url)
+
+
+@pytest.mark.parametrize("fault", ["reason-of-nothing", "broke-off", "error-in-200"])
+def test_an_endpoint_that_breaks_off_is_dead_and_nothing_is_scored(
+    lab: Lab, tmp_path: Path, fault: str
+) -> None:
+    arm = double_arm(k=1)
+    with LlmDouble(mixed=(fault,)) as llm:
+        llm.mixed_from = 3  # after the swatches
+        with pytest.raises(DeadEndpoint, match=r"exceed 2% \(pass 1: 100\.0%\)"):
+            lab.guarded(arm, tmp_path, endpoint_at(f"{llm.url}/mix-100", arm, attempts=1))
+        assert stands_empty(tmp_path)
+        assert len((tmp_path / "unscored.jsonl").read_text().splitlines()) == 6
         clean(lab, arm, tmp_path, llm.url)
 
 
@@ -267,6 +297,31 @@ def test_a_second_sweep_is_refused_and_a_dead_ones_lock_is_taken_over(lab: Lab, 
     assert swept.complete
     with WriterLock(tmp_path, "again", say=said.append):
         assert not said[-1].startswith("again: took over"), "a lock that was given back is nobody's"
+
+
+WHOLE = {"pid": 1, "host": "elsewhere", "since": "2026-01-01", "token": "t", "heartbeat": 1.0}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"pid": "abc"}, {"pid": 10**30}, {"pid": True}, {"host": 3}, {"heartbeat": 1e300}, {"heartbeat": "x"}],
+)
+def test_a_damaged_lock_is_waited_for_and_then_taken_over(tmp_path: Path, damage: dict[str, object]) -> None:
+    path, said = tmp_path / "_writer.json", list[str]()
+    path.write_text(json.dumps(WHOLE | damage))
+    with pytest.raises(SweepLocked, match=r"_writer\.json is a lock that is damaged.*or remove the file"):
+        WriterLock(tmp_path, "x").__enter__()
+    os.utime(path, (1.0, 1.0))
+    with WriterLock(tmp_path, "x", say=said.append) as lock:
+        lock.check()
+    assert "_writer.json, which is damaged" in said[0]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "\0", "[" * 100_000])
+def test_a_lock_file_without_an_owner_is_nobodys(tmp_path: Path, text: str) -> None:
+    (tmp_path / "_writer.json").write_text(text)
+    with WriterLock(tmp_path, "x") as lock:
+        lock.check()
 
 
 def test_an_episode_outside_the_passes_is_refused(lab: Lab, tmp_path: Path) -> None:
