@@ -34,6 +34,7 @@ NEUTRAL = (
     # What turns a function into an asset, and what decides when it runs.
     "geo_assets.lineage._closures",
     "geo_assets.lineage.assets",
+    "geo_assets.lineage.contents",
     "geo_assets.lineage.costs",
     "geo_assets.lineage.dagster_internals",
     "geo_assets.lineage.explain",
