@@ -1,7 +1,7 @@
-"""What a statement changes of other things: while its module is imported, and when what it defines is called.
+"""What a statement changes of other things: while its module is imported, and when what it defines runs.
 
-Registries are filled in many ways: `REG[k] = f`, `REG.append(f)`, `H = register(f)`, a decorator inside a class
-or a block. Told apart here are objects that are written to, and functions that are called and may write.
+Registries are filled in many ways: `REG[k] = f`, `REG.append(f)`, `H = register(f)`, a decorator inside a
+class or a block. Told apart are objects that are written to, and functions that are called and may write.
 """
 
 import ast

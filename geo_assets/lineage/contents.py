@@ -1,8 +1,8 @@
 """What files a finished asset's folder held when it was published, and what has become of them since.
 
-The marker keeps each file's size, and the hash of those that are small. Looking at them again costs a stat per
-file; a small file is read anew only where it is younger than the marker. Stores of many files have their own
-manifests and checks, so a folder of more than `LARGEST` files is not listed; neither is what goes on being
+The marker keeps each file's size, and the hash of those that are small. Looking at them again costs a stat
+per file; a small file is read anew only where it is younger than the marker. Stores of many files have
+manifests and checks of their own, so a folder of more than `LARGEST` files is not listed; neither is what goes on being
 written after an asset is finished: logs, locks, journals, what calls took.
 """
 
@@ -107,9 +107,9 @@ def _files(folder: Path, marker: str) -> Iterator[Path]:
         if entry.name.startswith(".") or entry.name in (marker, MADE_FROM) or entry.is_symlink():
             continue
         if entry.is_dir():
-            if entry.name not in JOURNAL_FOLDERS and not os.path.exists(os.path.join(entry.path, marker)):
+            if entry.name not in JOURNAL_FOLDERS and not Path(entry.path, marker).exists():
                 yield from _files(Path(entry.path), marker)
-        elif entry.name not in JOURNALS and os.path.splitext(entry.name)[1] not in PASSING:
+        elif entry.name not in JOURNALS and Path(entry.name).suffix not in PASSING:
             yield Path(entry.path)
 
 

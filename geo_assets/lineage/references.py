@@ -8,6 +8,7 @@ handed around as a value counts whole. Of code that runs at import, what acts on
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -320,13 +321,16 @@ class Tables:
         return None
 
     def _read(self, module: str, path: Path) -> Table:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        text = content.decode()
+        self._closures.parsed(path, sha256_hex(content))
         package = path.name == "__init__.py"
         key = sha256_hex(f"{FORMAT}\0{module}\0{package}\0{text}".encode())
         self._used.add(key)
-        known = self._cached().get(key)
-        if isinstance(known, dict):
-            return Table.of(known)
+        # Another shape than expected is as good as nothing.
+        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            if (known := self._cached().get(key)) is not None:
+                return Table.of(known)
         table = table_of(text, module, package)
         self._cached()[key] = table.plain()
         self._new = True
@@ -336,7 +340,7 @@ class Tables:
         if self._known is None:
             try:
                 self._known = dict(json.loads((self._root / CACHE).read_bytes()))
-            except (OSError, ValueError):
+            except (OSError, ValueError, TypeError, RecursionError):
                 self._known = {}
         return self._known
 

@@ -99,16 +99,38 @@ class Table:
         return asdict(self)
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> "Table":
-        """From JSON."""
+    def of(cls, value: Any) -> "Table":
+        """From JSON.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it has another shape.
+        """
         units = tuple(Unit(**{key: _tuples(part) for key, part in unit.items()}) for unit in value["units"])
-        return cls(
+        table = cls(
             units,
             {name: tuple(numbers) for name, numbers in value["bound"].items()},
             {name: _tuples(targets) for name, targets in value["imports"].items()},
             tuple(value["imported"]),
             _tuples(value["faults"]),
         )
+        table._check_shape()
+        return table
+
+    def _check_shape(self) -> None:
+        """Refuse what would only fail where it is used."""
+        words = [*self.imported, *(unit.digest for unit in self.units), *(unit.shown for unit in self.units)]
+        words += [name for unit in self.units for name in (*unit.names, *unit.imported)]
+        for unit in self.units:
+            for refs in (unit.refs, unit.acts or (), unit.decorators, unit.writes, unit.effects, unit.calls):
+                words += [part for ref in (*refs, *unit.handed) for part in _as_ref(ref)]
+            words += [what for _, what in unit.faults] + [name for _, name, _ in unit.probes]
+        words += [part for targets in self.imports.values() for target in targets for part in target]
+        words += [what for _, what in self.faults]
+        numbers = [number for found in self.bound.values() for number in found]
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError("a name is no text")
+        if not all(isinstance(number, int) and 0 <= number < len(self.units) for number in numbers):
+            raise ValueError("a unit is named that is not there")
 
 
 def table_of(source: str, module: str, package: bool) -> Table:
@@ -332,6 +354,12 @@ def _known_only(unit: Unit, known: set[str]) -> Unit:
     parts = {name: getattr(unit, name) for name in ("refs", "writes", "effects", "calls", "handed")}
     kept = {name: tuple(r for r in refs if r[0] or r[1] in known) for name, refs in parts.items()}
     return replace(unit, **kept)
+
+
+def _as_ref(ref: Any) -> Ref:
+    if not isinstance(ref, tuple) or len(ref) < 1:
+        raise TypeError("no reference")
+    return ref
 
 
 def _tuples(value: Any) -> Any:
