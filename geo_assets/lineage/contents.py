@@ -2,8 +2,8 @@
 
 The marker keeps each file's size, and the hash of those that are small. Looking at them again costs a stat
 per file; a small file is read anew only where it is younger than the marker. Stores of many files have
-manifests and checks of their own, so a folder of more than `LARGEST` files is not listed; neither is what goes on being
-written after an asset is finished: logs, locks, journals, what calls took.
+manifests and checks of their own, so a folder of more than `LARGEST` files is not listed; nor is what goes on
+being written after an asset is finished: logs, locks, journals, what calls took.
 """
 
 import os
