@@ -352,7 +352,9 @@ def _modules(target: Import) -> tuple[str, ...]:
 def _known_only(unit: Unit, known: set[str]) -> Unit:
     """Without references to builtins, and without attributes of what is no import."""
     parts = {name: getattr(unit, name) for name in ("refs", "writes", "effects", "calls", "handed")}
-    kept = {name: tuple(r for r in refs if r[0] or r[1] in known) for name, refs in parts.items()}
+    kept: dict[str, Any] = {
+        name: tuple(r for r in refs if r[0] or r[1] in known) for name, refs in parts.items()
+    }
     return replace(unit, **kept)
 
 
