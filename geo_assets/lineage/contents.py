@@ -50,6 +50,8 @@ def listing(folder: Path, marker: str) -> dict[str, tuple[int, str]]:
         marker: name of the file that says of a folder that it is an asset's own.
     """
     found: dict[str, tuple[int, str]] = {}
+    if not folder.is_dir():
+        return found
     for path in sorted(_files(folder, marker)):
         size = path.stat().st_size
         found[path.relative_to(folder).as_posix()] = (size, _hash(path) if size <= HASHED_BYTES else "")

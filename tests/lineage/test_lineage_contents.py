@@ -74,6 +74,7 @@ def test_moving_the_folder_and_old_markers_are_fine(tmp_path: Path) -> None:
     staged.path.rename(tmp_path / "adapter")
     moved = AssetFolder(tmp_path, "adapter")
     assert _fault(moved) == ("", "")
+    assert AssetFolder(tmp_path, "without_a_folder").publish("1").files == {}
     marker = moved.path / MARKER
     body = json.loads(marker.read_text())
     del body["files"]
