@@ -24,6 +24,8 @@ JOURNALS = {
     "episodes.jsonl",  # a sweep's own check counts them
     "fetched.jsonl",
     "journal.jsonl",
+    "outcomes.json",  # whoever reads a sweep makes these two again from its episodes
+    "outcomes.parquet",
     "timings.jsonl",
 }
 MADE_FROM = "_lineage.json"

@@ -26,6 +26,7 @@ def _asset(home: Path, name: str = "adapter") -> AssetFolder:
     folder.file("package", "__init__.py").write_bytes(b"")
     folder.file("training.log").write_text("step 1\n")
     folder.file("timings.jsonl").write_text("{}\n")
+    folder.file("outcomes.json").write_text("{}")
     folder.file(".writer.lock").write_text("")
     folder.file("_lineage.json").write_text("{}")
     folder.publish("version", {"figure": 1})
@@ -54,6 +55,7 @@ def _fault(folder: AssetFolder) -> tuple[str, str]:
         ("table.csv", lambda p: p.write_bytes(TABLE), "", ""),
         ("training.log", lambda p: p.unlink(), "", ""),
         ("timings.jsonl", lambda p: p.write_text(""), "", ""),
+        ("outcomes.json", lambda p: p.write_text("of a copied home"), "", ""),
         (".writer.lock", lambda p: p.unlink(), "", ""),
         ("_lineage.json", lambda p: p.write_text("{} "), "", ""),
         ("new.csv", lambda p: p.write_bytes(TABLE), "", ""),
