@@ -1,9 +1,11 @@
 """`geo refresh`: rebuild what is stale, stage by stage, and nothing that comes out the same."""
 
 import json
+import math
+import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import typer
 
@@ -22,12 +24,14 @@ def refresh(
     from geo_assets.definitions import load_stage
     from geo_assets.lineage.plan import make_plan
     from geo_assets.lineage.plan_text import plan_text
-    from geo_assets.lineage.refreshing import Refreshed
+    from geo_assets.lineage.refreshing import Refreshed, foresee
     from geo_assets.lineage.refreshing import refresh as refreshed
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
 
+    if budget is not None and not (math.isfinite(budget) and budget >= 0):
+        raise typer.BadParameter("it is a number of dollars, 0 or more", param_hint="--budget")
     stage = load_stage()
     graph = whole_graph_job().asset_layer.asset_graph
     wanted = selected(graph, select)
@@ -35,9 +39,14 @@ def refresh(
     with opened_instance(stage) as instance:
         if dry_run:
             plan = make_plan(instance, graph, stage, wanted)
-            planned = {"would_rerun": list(plan.names), **plan.plain(), **Refreshed().plain()}
-            planned.pop("stale")
-            print(json.dumps(planned, ensure_ascii=False, indent=1) if as_json else plan_text(plan))
+            foreseen = foresee(instance, graph, stage, plan, budget)
+            if as_json:
+                planned = {"would_rerun": foreseen.reran, **plan.plain(), **foreseen.plain(), "reran": []}
+                planned.pop("stale")
+                print(json.dumps(planned, ensure_ascii=False, indent=1))
+            else:
+                print(plan_text(plan))
+                _tell_skipped(foreseen.skipped, "would skip")
             return
 
         def run(names: Sequence[str]) -> bool:
@@ -49,17 +58,35 @@ def refresh(
             return ran.success
 
         began = time.monotonic()
-        result = refreshed(instance, graph, stage, run, wanted, budget, tell)
+        result = Refreshed()
+        try:
+            refreshed(instance, graph, stage, run, wanted, budget, tell, result)
+        except KeyboardInterrupt:
+            left = None if budget is None else max(0.0, budget - result.spent_usd)
+            print(interrupted_words(select, left, as_json), file=sys.stderr)
+            raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(result.plain(), ensure_ascii=False, indent=1))
     else:
         took = time.monotonic() - began
         print(f"{len(result.reran)} assets built in {took:.0f} s, {len(result.changed)} of them changed")
-        for name, why in result.skipped.items():
-            print(f"skipped {name}: {why}")
+        _tell_skipped(result.skipped, "skipped")
     if result.failed:
         # What to do was told with each cause; a second advice would bury that one.
         raise GeoError(
             f"{', '.join(result.failed)} failed",
             "" if told else f"Read the end of {stage.settings.home / 'build.log'}, and run it again",
         )
+
+
+def interrupted_words(select: str, left_usd: float | None, as_json: bool) -> str:
+    """What to type to go on after Ctrl-C; the budget is what the runs so far have left of it."""
+    words = ["geo", "refresh", *(["--select", select] if select else [])]
+    words += ["--budget", f"{left_usd:.2f}"] if left_usd is not None else []
+    words += ["--json"] if as_json else []
+    return f"interrupted: what was built is kept. To go on, type: {shlex.join(words)}"
+
+
+def _tell_skipped(skipped: Mapping[str, str], word: str) -> None:
+    for name, why in skipped.items():
+        print(f"{word} {name}: {why}")

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from env_service.errors import GeoError
 
 PRICES_FILE = Path(__file__).with_name("prices.yaml")
+CPU = "cpu"
+"""The one hardware that has no GPU."""
 MINUTE_S = 60.0
 MINUTES_PER_HOUR = 60.0
 
@@ -55,6 +57,8 @@ class Prices(_Frozen):
         for name, flavor in self.hardware.items():
             if flavor not in self.flavors:
                 raise ValueError(f"hardware {name} is {flavor}, which is no flavor of the table")
+            if name != CPU and self.flavors[flavor].gpus < 1:
+                raise ValueError(f"hardware {name} is {flavor}, which has no gpus: state 1 or more of them")
         return self
 
     def flavor_of(self, hardware: str) -> str:
@@ -105,6 +109,11 @@ def load_prices(path: Path = PRICES_FILE) -> Prices:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in fault["loc"])
-        raise PricesFileError(f"{path}: {where or 'the table'}: {fault['msg']}") from None
+        what = fault["msg"].removeprefix("Value error, ")
+        raise PricesFileError(f"{path}: {where or 'the table'}: {what}", _fix(path)) from None
     except (OSError, yaml.YAMLError) as error:
-        raise PricesFileError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+        raise PricesFileError(f"{path} cannot be read: {' '.join(str(error).split())}", _fix(path)) from None
+
+
+def _fix(path: Path) -> str:
+    return f"Mend it, or take the committed one with: git checkout -- {path}; then run: geo stale"

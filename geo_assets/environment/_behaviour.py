@@ -20,7 +20,8 @@ from geo_assets.lineage.versions import content_version
 
 BEHAVIOUR = ("env_service.environment:GeoGuessrEnvironment", "env_service.game", "env_service.imagery")
 """What an episode runs through. Game and imagery are handed to the environment by whoever serves it."""
-BEHAVIOUR_INPUTS = tuple(f"deploy/locks/cpu.txt#{name}" for name in ("pillow", "shapely", "simplejpeg"))
+LIBRARIES = ("numpy", "pillow", "shapely", "simplejpeg")
+BEHAVIOUR_INPUTS = tuple(f"deploy/locks/cpu.txt#{name}" for name in LIBRARIES)
 """Libraries whose version could alter a picture's bytes or a country."""
 CONFIG, TASKS = "config.json", "tasks.jsonl"
 

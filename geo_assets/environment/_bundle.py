@@ -28,6 +28,21 @@ DRIVERS = {"s3": "s3fs", "hf": "huggingface-hub"}
 """What a container installs besides to read its pictures from a store of that kind."""
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
+PLAY_PAGE = "web"
+"""Carried along without being an input: a new play page alone makes nothing stale."""
+
+
+def bundled_files() -> tuple[str, ...]:
+    """Files of the service besides its code that a bundle holds, as inputs of a code version."""
+    top = REPOSITORY / PACKAGE
+    files = sorted(path for path in top.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
+    inner = [(path, path.relative_to(top).parts) for path in files]
+    return tuple(
+        str(path.relative_to(REPOSITORY))
+        for path, parts in inner
+        if parts[0] != PLAY_PAGE and not any(part.startswith(".") for part in parts)
+    )
+
 
 def build_bundle(
     folder: Path,

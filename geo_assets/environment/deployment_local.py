@@ -22,6 +22,7 @@ from geo_assets.environment._bundle import (
     build_bundle,
     bundle_environment,
     bundle_version,
+    bundled_files,
     runs_from,
 )
 from geo_assets.environment._playing import evenly, openings, play, served, tool_table
@@ -37,7 +38,7 @@ PARITY, INTACT = "parity", "bundle_is_intact"
     spec=lambda specs: specs.environment,
     # The bundle carries the whole service, its server and play page included.
     runs=["env_service.server.__main__", *BEHAVIOUR],
-    inputs=BEHAVIOUR_INPUTS,
+    inputs=lambda stage: (*BEHAVIOUR_INPUTS, *bundled_files()),
     kinds={"openenv"},
     checks=[
         CheckSpec(PARITY, "Episodes in the bundle equal those of eval_environment."),

@@ -6,16 +6,21 @@ binds is written as what it stands for, so that aliases leave no trace.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-Import = tuple[str, str]
-"""What an import binds a name to: a module, and a name in it (empty: the module itself)."""
+from geo_assets.lineage._names import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    Import,
+    Ref,
+    bound_by,
+    chain_of,
+    import_targets,
+    imports_within,
+    parameter_names,
+    undocumented,
+)
 
-Ref = tuple[str, ...]
-"""A reference: module (empty: the own one), then name and attributes, as far as they stand in the text."""
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DECLARING = {"geo_assets.lineage.assets.geo_asset"}
 """What they are given enters a version by value, so these decorators are no part of the code."""
 DOCUMENTED = {"env_service.toolbox.tool"}
@@ -34,126 +39,12 @@ PLAIN = {
     "staticmethod",
 }
 """Decorators that read no annotations."""
-RUNS_TEXT = {"exec", "eval", "__import__", "globals"}
+RUNS_TEXT = {"exec", "eval", "__import__", "globals", "locals"}
+BY_PATH = {"builtins.eval", "builtins.exec", "pydoc.locate"}
 LOOKS_UP = {"getattr", "setattr", "hasattr", "delattr", "vars"}
 LOADERS = {"import_module", "__subclasses__", "spec_from_file_location", "resolve_name", "walk_packages"}
-LOADERS |= {"run_module", "run_path"}
+LOADERS |= {"run_module", "run_path", "__globals__"}
 """Attributes that load or find code by a string. Not `reload`: what is reloaded was imported by name."""
-
-
-def import_targets(
-    node: ast.Import | ast.ImportFrom, home: str, faults: list[tuple[int, str]]
-) -> Iterator[tuple[str, Import]]:
-    """The names that an import binds, each with what it stands for.
-
-    Args:
-        home: the package that relative imports start from.
-        faults: gets what cannot be followed.
-    """
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield (
-                (alias.asname, (alias.name, ""))
-                if alias.asname
-                else (
-                    alias.name.split(".")[0],
-                    (alias.name.split(".")[0], ""),
-                )
-            )
-            if not alias.asname and "." in alias.name:
-                # `import a.b` binds a, and a.b is reached through it; that it is imported must be known.
-                yield f"{alias.name}", (alias.name, "")
-        return
-    base = node.module or ""
-    if node.level:
-        parts = home.split(".") if home else []
-        if node.level > len(parts):
-            faults.append((node.lineno, "imports from above the top of its package"))
-            return
-        base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
-    for alias in node.names:
-        if alias.name == "*":
-            faults.append((node.lineno, f"imports * from {base}"))
-        elif base != "__future__":
-            yield alias.asname or alias.name, (base, alias.name)
-
-
-def is_type_checking(test: ast.expr) -> bool:
-    """Whether a condition is `TYPE_CHECKING` or `typing.TYPE_CHECKING`."""
-    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-    )
-
-
-def undocumented(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """A body without its docstring and without what stands for types alone."""
-    first = body[0] if body else None
-    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    if documented and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-        documented = isinstance(first.value.value, str)
-    kept: list[ast.stmt] = []
-    for statement in body[1:] if documented else body:
-        if isinstance(statement, ast.If) and is_type_checking(statement.test):
-            kept += undocumented(statement.orelse)
-        elif not isinstance(statement, ast.Pass):
-            kept.append(statement)
-    return kept
-
-
-def chain_of(node: ast.expr) -> tuple[str, tuple[str, ...]] | None:
-    """Root name and attributes of `a.b.c`; None for anything else."""
-    attributes: list[str] = []
-    while isinstance(node, ast.Attribute):
-        attributes.append(node.attr)
-        node = node.value
-    return (node.id, tuple(reversed(attributes))) if isinstance(node, ast.Name) else None
-
-
-def bound_by(statements: Iterable[ast.AST], imports: bool = True) -> set[str]:
-    """Names that statements bind in their own scope, with or without what imports bind."""
-    found: set[str] = set()
-    todo = list(statements)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            found.add(node.name)
-            continue
-        if isinstance(node, ast.Lambda):
-            continue
-        if isinstance(node, COMPREHENSIONS):
-            # Targets are its own; what `:=` binds inside belongs outside.
-            found |= {
-                inner.target.id
-                for inner in ast.walk(node)
-                if isinstance(inner, ast.NamedExpr) and isinstance(inner.target, ast.Name)
-            }
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-            found.add(node.id)
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            found.add(node.name)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            found.add(node.rest)
-        elif imports and isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        todo += ast.iter_child_nodes(node)
-    return found
-
-
-def imports_within(
-    body: Iterable[ast.AST], home: str, faults: list[tuple[int, str]]
-) -> dict[str, set[Import]]:
-    """What the imports of a scope bind, inner functions and classes left out."""
-    found: dict[str, set[Import]] = {}
-    todo = list(body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for name, target in import_targets(node, home, faults):
-                found.setdefault(name, set()).add(target)
-        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
-            todo += ast.iter_child_nodes(node)
-    return found
 
 
 class Walker:
@@ -174,6 +65,7 @@ class Walker:
         self.probes: list[tuple[int, str, Ref]] = []
         self.scopes: list[tuple[dict[str, Import | None], bool]] = []
         self.outermost: set[str] = set()
+        self._certain: set[str] = set()
 
     def visit(self, node: ast.AST | None) -> None:
         """One node and all below it."""
@@ -184,8 +76,11 @@ class Walker:
         elif isinstance(node, FUNCTIONS):
             self._function(node)
         elif isinstance(node, ast.Lambda):
+            self.tokens.append("Lambda(")
             self._parameters(node.args, False)
-            self.within(_parameter_names(node.args), [node.body])
+            self.tokens.append(":")
+            self.within(parameter_names(node.args), [node.body])
+            self.tokens.append(")")
         elif isinstance(node, ast.ClassDef):
             self._class(node)
         elif isinstance(node, COMPREHENSIONS):
@@ -195,7 +90,8 @@ class Walker:
                 self.imported.add(target[0])
                 if target[1]:
                     self.imported.add(f"{target[0]}.{target[1]}")
-                if not self.scopes:
+                # Where several imports bind one name, it matters which stands where.
+                if not self.scopes or ("." not in name and self.scopes[-1][0].get(name) is None):
                     self.tokens.append(f"{name}={target}")
         elif isinstance(node, ast.AnnAssign):
             self._annotated(node)
@@ -256,12 +152,24 @@ class Walker:
         ref = self.ref(name, attributes)
         _, target = self._lookup(name)
         self.tokens.append(f"@{target[0]}:{target[1]}" if target else name)
+        read = isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load)
+        if read and self.scopes and self.scopes[-1][1] and ref is None and name not in self._certain:
+            # As long as a class body has not bound a name, Python takes the module's.
+            self._of_module(name, attributes)
         if ref is not None:
             self.refs.add(ref)
             if ref[:2] == ("sys", "modules"):
                 self._modules(ref, node.lineno)
+            if (ref[0] == "" and name in RUNS_TEXT) or ".".join(ref[:2]) in BY_PATH:
+                # Called or handed on: `map(eval, texts)` calls it, too.
+                self.faults.append((node.lineno, f"calls {'.'.join((name, *attributes))}"))
         for attribute in attributes:
             self._attribute(attribute, node.lineno)
+
+    def _of_module(self, name: str, attributes: Sequence[str]) -> None:
+        targets = self._imports.get(name)
+        for target in targets or [("", name)]:
+            self.refs.add((target[0], *([target[1]] if target[1] else []), *attributes))
 
     def _attribute(self, name: str, line: int) -> None:
         self.tokens.append(f".{name}")
@@ -277,7 +185,7 @@ class Walker:
         if isinstance(node.func, ast.Name):
             local, target = self._lookup(node.func.id)
             own = node.func.id if not local and target is None else ""
-            if own in RUNS_TEXT or (target is not None and target[1] in LOADERS):
+            if target is not None and target[1] in LOADERS:
                 self.faults.append((node.lineno, f"calls {node.func.id}"))
             if own in LOOKS_UP and node.args:
                 chain = chain_of(node.args[0])
@@ -319,7 +227,9 @@ class Walker:
         read = bool(names - PLAIN)
         self._parameters(node.args, read)
         if read:
+            self.tokens.append("->")
             self.annotation(node.returns)
+        self.tokens.append(":")
         body = undocumented(node.body)
         outside = {
             name
@@ -328,7 +238,7 @@ class Walker:
             if isinstance(inner, ast.Global)
             for name in inner.names
         }
-        self.within((_parameter_names(node.args) | bound_by(body)) - outside, body)
+        self.within((parameter_names(node.args) | bound_by(body)) - outside, body)
         self.tokens.append(")")
 
     def _parameters(self, args: ast.arguments, annotations: bool) -> None:
@@ -346,9 +256,13 @@ class Walker:
     def within(self, names: Iterable[str], body: Sequence[ast.AST], of_class: bool = False) -> None:
         """Visit a body in a scope of its own."""
         self.scopes.append((self.scope(names, body), of_class))
+        outer, self._certain = self._certain, set()
         for node in body:
             self.visit(node)
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Assign)) or _is_set(node):
+                self._certain |= bound_by([node])
         self.scopes.pop()
+        self._certain = outer
 
     def scope(self, names: Iterable[str], body: Sequence[ast.AST]) -> dict[str, Import | None]:
         """Local names, those that an import alone binds with what they stand for."""
@@ -366,10 +280,11 @@ class Walker:
 
     def _class(self, node: ast.ClassDef) -> None:
         self.tokens.append(f"class {node.name}(")
-        for item in (*node.decorator_list, *node.bases):
-            self.visit(item)
-        for keyword in node.keywords:
-            self.visit(keyword)
+        for kind, items in (("@", node.decorator_list), ("base", node.bases), ("key", node.keywords)):
+            for item in items:
+                self.tokens.append(kind)
+                self.visit(item)
+        self.tokens.append(":")
         body = undocumented(node.body)
         for statement in body:
             if isinstance(statement, FUNCTIONS) and statement.name == "__init_subclass__":
@@ -385,11 +300,15 @@ class Walker:
         names = bound_by(generator.target for generator in node.generators)
         self.scopes.append((dict.fromkeys(names), False))
         for number, generator in enumerate(node.generators):
+            self.tokens.append("async for" if generator.is_async else "for")
             self.visit(generator.target)
             if number:
+                self.tokens.append("in")
                 self.visit(generator.iter)
             for condition in generator.ifs:
+                self.tokens.append("if")
                 self.visit(condition)
+        self.tokens.append(":")
         for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
             self.visit(part)
         self.scopes.pop()
@@ -406,12 +325,11 @@ class Walker:
             for item in (undocumented(value) if body else value) if isinstance(value, list) else [value]:
                 if isinstance(item, ast.AST):
                     self.visit(item)
-                elif item is not None:
+                else:
+                    # `None` holds the place of `**` in a dict: which of the others go before it counts.
                     self.tokens.append(repr(item))
         self.tokens.append(")")
 
 
-def _parameter_names(args: ast.arguments) -> set[str]:
-    found = [*args.posonlyargs, *args.args, *args.kwonlyargs]
-    found += [arg for arg in (args.vararg, args.kwarg) if arg is not None]
-    return {arg.arg for arg in found}
+def _is_set(node: ast.AST) -> bool:
+    return isinstance(node, ast.AnnAssign) and node.value is not None

@@ -32,6 +32,8 @@ DECLARED = "version_taken_from"
 """Metadata of every definition: what its code version is taken from."""
 OUTSIDE_PLAN = "geo/outside_plan"
 """Tag of an asset that is not planned for."""
+LIBRARIES = {"reports": ("deploy/locks/cpu.txt#numpy", "deploy/locks/cpu.txt#scipy")}
+"""Of a group, the lines of the lock that decide its figures; declared here once for all of its assets."""
 PROGRESS_EVERY_S = 2.0
 T = TypeVar("T")
 
@@ -182,7 +184,7 @@ class GeoAsset:
             "spec": asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else spec,
             "runs": list(self.runs(stage)),
             "extra": self.extra(stage),
-            "inputs": list(self.inputs(stage)),
+            "inputs": list(dict.fromkeys((*self.inputs(stage), *LIBRARIES.get(self.group, ())))),
             "apart": list(self.apart),
         }
 

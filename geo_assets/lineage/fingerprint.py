@@ -34,6 +34,7 @@ NEUTRAL = (
     # What turns a function into an asset, and what decides when it runs.
     "geo_assets.lineage._closures",
     "geo_assets.lineage.assets",
+    "geo_assets.lineage.contents",
     "geo_assets.lineage.costs",
     "geo_assets.lineage.dagster_internals",
     "geo_assets.lineage.explain",
@@ -54,11 +55,15 @@ NEUTRAL = (
 )
 DATA_OF = {
     "env_service.geography": "env_service/data",
-    "geo_assets.sweeps.protocol_tools": "geo_assets/sweeps/prompts/tools",
-    "geo_assets.sweeps.protocol_json": "geo_assets/sweeps/prompts/json",
-    "geo_assets.sweeps.sight": "geo_assets/sweeps/prompts/swatch",
     "env_service.data.outlines": "env_service/data",
+    # By symbol: other protocols and the trainer share helpers of these modules that read no words.
+    "geo_assets.sweeps.protocol_tools:budget": "geo_assets/sweeps/prompts/tools",
+    "geo_assets.sweeps.protocol_tools:demand": "geo_assets/sweeps/prompts/tools",
+    "geo_assets.sweeps.protocol_tools:picture_after": "geo_assets/sweeps/prompts/tools",
+    "geo_assets.sweeps.protocol_json:message": "geo_assets/sweeps/prompts/json",
+    "geo_assets.sweeps.sight:_question": "geo_assets/sweeps/prompts/swatch",
 }
+"""Folders whose files are read by a module, or by one symbol of it."""
 LENGTH = 32
 
 
@@ -125,8 +130,8 @@ def fingerprint(
         GeoError: a target is not found.
     """
     symbols = _tables(references.ROOT).closure([*targets, *runs], apart)
-    modules = {name.partition(":")[0] for name in symbols}
-    data = {folder: _folder_hash(folder) for name, folder in DATA_OF.items() if name in modules}
+    reached = {*symbols, *(name.partition(":")[0] for name in symbols)}
+    data = {folder: _folder_hash(folder) for folder in {DATA_OF[name] for name in DATA_OF.keys() & reached}}
     data |= {path: _input_hash(path) for path in inputs}
     value = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else spec
     return Fingerprint(symbols, data, value, extra)

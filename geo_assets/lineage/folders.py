@@ -6,13 +6,14 @@ and the command that builds it.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from env_service.canonical import atomic_write
 from env_service.errors import GeoError
+from geo_assets.lineage.contents import Fault, altered, listing, parsed
 
 MARKER = "_asset.json"
 EPISODES = "episodes.jsonl"
@@ -37,6 +38,7 @@ class Published:
         data_version: content hash of what it produced.
         facts: small JSON values that consumers and reports may read (counts, figures).
         failed_checks: names of its blocking checks that failed.
+        files: what its folder held, see `contents`; empty where it was published before that was kept.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Published:
     data_version: str
     facts: dict[str, Any]
     failed_checks: tuple[str, ...] = ()
+    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
 class AssetFolder:
@@ -76,10 +79,12 @@ class AssetFolder:
             failed_checks: blocking checks that failed; nothing is built on it then.
         """
         failed = tuple(sorted(failed_checks))
-        published = Published(self.name, self.path, data_version, dict(facts or {}), failed)
-        body = {"asset": self.name, "data_version": data_version, "facts": published.facts}
+        files = listing(self.path, MARKER)
+        published = Published(self.name, self.path, data_version, dict(facts or {}), failed, files)
+        body: dict[str, Any] = {"asset": self.name, "data_version": data_version, "facts": published.facts}
         if failed:
             body["failed_checks"] = list(failed)
+        body["files"] = files
         atomic_write(self.path / MARKER, json.dumps(body, indent=2, allow_nan=False).encode() + b"\n")
         return published
 
@@ -93,12 +98,32 @@ class AssetFolder:
         if not path.exists():
             return None
         try:
-            body = json.loads(path.read_text())
-            failed = tuple(body.get("failed_checks", ()))
-            return Published(self.name, self.path, str(body["data_version"]), dict(body["facts"]), failed)
-        except (OSError, ValueError, KeyError, TypeError):
+            return _published(self.name, self.path, json.loads(path.read_text()))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             fix = f"Remove that file and run: geo build --only {self.asset}"
             raise GeoError(f"{path} is damaged", fix) from None
+
+
+def _published(name: str, path: Path, body: Any) -> Published:
+    """What a marker says.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is damaged.
+    """
+    if not isinstance(body, dict) or not isinstance(body["facts"], dict):
+        raise ValueError("no marker")
+    failed = tuple(str(check) for check in body.get("failed_checks", ()))
+    version, files = str(body["data_version"]), parsed(body.get("files", {}))
+    return Published(name, path, version, body["facts"], failed, files)
+
+
+def fault_of(published: Published) -> Fault | None:
+    """What is gone from an asset's folder, torn or edited since it was published; None where nothing is."""
+    try:
+        written = (published.path / MARKER).stat().st_mtime_ns
+    except OSError:
+        return Fault("missing", f"its {MARKER} is gone")
+    return altered(published.path, published.files, written)
 
 
 def folder_of(asset: str) -> str:

@@ -20,7 +20,7 @@ from geo_assets.lineage.costs import Cost, cost_of, total
 from geo_assets.lineage.dagster_internals import Cause, DagsterState
 from geo_assets.lineage.explain import Change, changes, recorded
 from geo_assets.lineage.fingerprint import Fingerprint, fingerprint
-from geo_assets.lineage.folders import AssetFolder, Published, folder_of, unfinished
+from geo_assets.lineage.folders import AssetFolder, Published, fault_of, folder_of, unfinished
 
 Kind = Literal["code", "data", "dependency", "missing", "check"]
 SHORT = 8
@@ -189,6 +189,8 @@ def _own(built: Published, version: str) -> list[Reason]:
         )
     if why := unfinished(built):
         found.append(Reason("missing", why))
+    if (fault := fault_of(built)) is not None:
+        found.append(Reason(fault.kind, fault.what))
     return found
 
 

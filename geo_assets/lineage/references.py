@@ -8,13 +8,14 @@ handed around as a value counts whole. Of code that runs at import, what acts on
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from env_service.canonical import atomic_write, sha256_hex
 from env_service.errors import GeoError
 from geo_assets.lineage._closures import KeptClosures
-from geo_assets.lineage._walker import Ref
+from geo_assets.lineage._names import Ref
 from geo_assets.lineage.symbols import FORMAT, Table, Unit, table_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,8 @@ class Tables:
         self._closures = KeptClosures(root, FIRST_PARTY)
         self._executed = cache(self._executed_by)
         self._acting = cache(self._acting_in)
+        self._written = cache(self._written_at_import)
+        self._writing = cache(self._written_when_called)
 
     def closure(self, targets: Iterable[str], apart: Iterable[str] = ()) -> dict[str, str]:
         """Everything reached from targets (`module` or `module:symbol`), as `module:symbol` to digest.
@@ -84,11 +87,12 @@ class Tables:
             # Asked after every round, whatever came last: what is reached must not depend on the order.
             todo.extend(self._acting_on(reached, barred))
         found: dict[str, list[str]] = {}
-        for module, number in reached:
+        # In the order of the text: of two that bind one name, the later one holds.
+        for module, number in sorted(reached):
             unit = self._unit((module, number))
             name = unit.names[0] if unit.names else f"({unit.shown})"
             found.setdefault(f"{module}:{name}", []).append(unit.digest)
-        return {name: "+".join(sorted(digests)) for name, digests in sorted(found.items())}
+        return {name: "+".join(digests) for name, digests in sorted(found.items())}
 
     def table(self, module: str) -> Table | None:
         """The symbols of a module; None where there is no such file."""
@@ -192,7 +196,8 @@ class Tables:
         """Units that run at import and act on something reached."""
         found: list[Node] = []
         modules = {module for module, _ in reached}
-        for module in sorted(frozenset().union(*(self._executed(module) for module in modules))):
+        loaded = modules.union(*(self._unit(node).imported for node in reached))
+        for module in sorted(frozenset().union(*(self._executed(module) for module in loaded))):
             for node in self._acting(module):
                 done = node in reached or self._barred(node, barred)
                 if not done and self._acts(node, self._unit(node), reached, module in modules):
@@ -206,7 +211,10 @@ class Tables:
             (module, number)
             for number, unit in enumerate(table.units if table else ())
             if not unit.main
-            and (unit.acts is not None or any(self._resolve(ref, module) for ref in unit.decorators))
+            and (
+                unit.acts is not None
+                or any(self._resolve(ref, module) for ref in (*unit.decorators, *unit.effects, *unit.calls))
+            )
         )
 
     def _acts(self, node: Node, unit: Unit, reached: set[Node], runs: bool) -> bool:
@@ -218,12 +226,47 @@ class Tables:
                     return True
             elif any(item in reached for item in self._changed_by(owned)):
                 return True
+        if any(item in reached and item != node for item in self._written(node)):
+            return True
         decorated = [self._resolve(ref, node[0]) for ref in unit.decorators]
         return any(
             item in reached and item != node and self._unit(item).value
             for owned in decorated
             for item in self._changed_by(owned)
         )
+
+    def _written_at_import(self, node: Node) -> frozenset[Node]:
+        """What a unit writes to when its module is imported, itself or through what it calls."""
+        unit, module = self._unit(node), node[0]
+        found = {item for ref in unit.effects for item in self._resolve(ref, module)}
+        found |= {
+            item for ref in unit.handed for item in self._resolve(ref, module) if self._unit(item).value
+        }
+        for ref in unit.calls:
+            for item in self._resolve(ref, module):
+                found |= self._writing(item)
+                if len(ref) > 2 and ref[-1] == "register" and "register" not in self._unit(item).names:
+                    found.add(item)  # as `functools.singledispatch` has it
+        return frozenset(found)
+
+    def _written_when_called(self, node: Node) -> frozenset[Node]:
+        """What calling a function or class may write to, through whatever it refers to."""
+        seen: set[Node] = set()
+        found: set[Node] = set()
+        todo = [node]
+        while todo:
+            item = todo.pop()
+            unit = self._unit(item)
+            if item in seen or unit.value:
+                continue
+            seen.add(item)
+            try:
+                found |= {other for ref in unit.writes for other in self._resolve(ref, item[0])}
+                todo += self.edges(item)
+            except UnfollowableCode:
+                # It is refused where an asset reaches it, and not by what merely calls it at import.
+                continue
+        return frozenset(found)
 
     def _changed_by(self, owned: list[Node]) -> set[Node]:
         """What acting on these may change: themselves, and values that a function of theirs refers to."""
@@ -278,13 +321,16 @@ class Tables:
         return None
 
     def _read(self, module: str, path: Path) -> Table:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        text = content.decode()
+        self._closures.parsed(path, sha256_hex(content))
         package = path.name == "__init__.py"
         key = sha256_hex(f"{FORMAT}\0{module}\0{package}\0{text}".encode())
         self._used.add(key)
-        known = self._cached().get(key)
-        if isinstance(known, dict):
-            return Table.of(known)
+        # Another shape than expected is as good as nothing.
+        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            if (known := self._cached().get(key)) is not None:
+                return Table.of(known)
         table = table_of(text, module, package)
         self._cached()[key] = table.plain()
         self._new = True
@@ -294,7 +340,7 @@ class Tables:
         if self._known is None:
             try:
                 self._known = dict(json.loads((self._root / CACHE).read_bytes()))
-            except (OSError, ValueError):
+            except (OSError, ValueError, TypeError, RecursionError):
                 self._known = {}
         return self._known
 

@@ -15,6 +15,8 @@ from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.plan import Plan, StaleAsset, failed_checks, make_plan
 
 Run = Callable[[Sequence[str]], object]
+USD_DIGITS = 4
+"""Prices have as many; what lies below comes from adding floats."""
 
 
 @dataclass
@@ -57,6 +59,7 @@ def refresh(
     select: Collection[str] | None = None,
     budget_usd: float | None = None,
     tell: Callable[[str], None] = print,
+    result: Refreshed | None = None,
 ) -> Refreshed:
     """Build what is stale until nothing is left that can be built.
 
@@ -65,8 +68,9 @@ def refresh(
         run: builds assets that one function makes together, in one run.
         budget_usd: dollars that all runs together may be expected to cost; what does not fit is skipped.
         tell: given a line per stage.
+        result: filled as it goes, for whoever is interrupted; a new one if not given.
     """
-    result = Refreshed()
+    result = Refreshed() if result is None else result
     while True:
         plan = make_plan(instance, graph, stage, select)
         state = DagsterState(instance, graph)
@@ -79,6 +83,23 @@ def refresh(
         tell(f"stage: {', '.join(one.asset for one in fitting)}")
         for names in dict.fromkeys(state.together(one.asset) for one in fitting):
             _build(instance, graph, names, run, result)
+
+
+def foresee(
+    instance: DagsterInstance, graph: Any, stage: Stage, plan: Plan, budget_usd: float | None = None
+) -> Refreshed:
+    """What a refresh would build of a plan as it stands, and what it would skip; nothing is built.
+
+    Args:
+        instance, graph, stage: see `make_plan`.
+        plan: of now; what may follow is not foreseen, since it may come out equal.
+        budget_usd: see `refresh`.
+    """
+    result = Refreshed()
+    state = DagsterState(instance, graph)
+    while ready := list(next_stage(state, stage, plan, result)):
+        result.reran += [one.asset for one in ready if _fits(plan, one, result, budget_usd)]
+    return result
 
 
 def next_stage(state: DagsterState, stage: Stage, plan: Plan, so_far: Refreshed) -> Iterator[StaleAsset]:
@@ -107,7 +128,7 @@ def next_stage(state: DagsterState, stage: Stage, plan: Plan, so_far: Refreshed)
 
 def _fits(plan: Plan, one: StaleAsset, so_far: Refreshed, budget_usd: float | None) -> bool:
     cost = plan.costs[one.asset].usd
-    if budget_usd is not None and so_far.spent_usd + cost > budget_usd:
+    if budget_usd is not None and round(so_far.spent_usd + cost - budget_usd, USD_DIGITS) > 0:
         left = budget_usd - so_far.spent_usd
         so_far.skipped[one.asset] = f"it costs ${cost:.2f}, and ${left:.2f} of ${budget_usd:.2f} are left"
         return False

@@ -14,26 +14,25 @@ with the statements of the outer one that bind what it captures.
 import ast
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from geo_assets.lineage._walker import (
-    DECLARING,
+from geo_assets.lineage._effects import Effects, handed_over, root_of
+from geo_assets.lineage._names import (
     FUNCTIONS,
     Import,
     Ref,
-    Walker,
     bound_by,
-    chain_of,
     import_targets,
     imports_within,
     undocumented,
 )
+from geo_assets.lineage._walker import DECLARING, Walker
 
-FORMAT = 1
+FORMAT = 2
 """Raised when equal code gives another digest than before, so that no cache speaks of an older making."""
 
-BLOCKS = (ast.If, ast.Try, ast.For, ast.While, ast.With, ast.Match)
+BLOCKS = (ast.If, ast.Try, ast.TryStar, ast.For, ast.While, ast.With, ast.Match)
 DIGITS = 16
 SHOWN = 60
 
@@ -54,6 +53,9 @@ class Unit:
         acts: what it acts on when its module is imported: the function or object of a call, the object of a
             subscript. None for a statement that does nothing but bind.
         decorators: its decorators, which may register it.
+        writes: what it may write to when what it defines is called.
+        effects, calls: what it writes to, and what it calls, when its module is imported.
+        handed: what a call that stands for itself is given, and so may fill.
         main: whether it runs only when its module is started as a script.
     """
 
@@ -67,6 +69,10 @@ class Unit:
     value: bool = True
     acts: tuple[Ref, ...] | None = None
     decorators: tuple[Ref, ...] = ()
+    writes: tuple[Ref, ...] = ()
+    effects: tuple[Ref, ...] = ()
+    calls: tuple[Ref, ...] = ()
+    handed: tuple[Ref, ...] = ()
     main: bool = False
 
 
@@ -93,16 +99,38 @@ class Table:
         return asdict(self)
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> "Table":
-        """From JSON."""
+    def of(cls, value: Any) -> "Table":
+        """From JSON.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it has another shape.
+        """
         units = tuple(Unit(**{key: _tuples(part) for key, part in unit.items()}) for unit in value["units"])
-        return cls(
+        table = cls(
             units,
             {name: tuple(numbers) for name, numbers in value["bound"].items()},
             {name: _tuples(targets) for name, targets in value["imports"].items()},
             tuple(value["imported"]),
             _tuples(value["faults"]),
         )
+        table._check_shape()
+        return table
+
+    def _check_shape(self) -> None:
+        """Refuse what would only fail where it is used."""
+        words = [*self.imported, *(unit.digest for unit in self.units), *(unit.shown for unit in self.units)]
+        words += [name for unit in self.units for name in (*unit.names, *unit.imported)]
+        for unit in self.units:
+            for refs in (unit.refs, unit.acts or (), unit.decorators, unit.writes, unit.effects, unit.calls):
+                words += [part for ref in (*refs, *unit.handed) for part in _as_ref(ref)]
+            words += [what for _, what in unit.faults] + [name for _, name, _ in unit.probes]
+        words += [part for targets in self.imports.values() for target in targets for part in target]
+        words += [what for _, what in self.faults]
+        numbers = [number for found in self.bound.values() for number in found]
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError("a name is no text")
+        if not all(isinstance(number, int) and 0 <= number < len(self.units) for number in numbers):
+            raise ValueError("a unit is named that is not there")
 
 
 def table_of(source: str, module: str, package: bool) -> Table:
@@ -155,24 +183,46 @@ class _Units:
 
     def of(self, statement: ast.stmt) -> Iterator[Unit]:
         """The units of one statement; several for `A, B = 1, 2`, whose names change apart."""
+        parts = _apart(statement) if isinstance(statement, ast.Assign) else [statement]
+        for part in parts:
+            for unit in self._plain(part):
+                # A function inside another one is declared, and does nothing at import.
+                yield unit if "<locals>" in unit.names[:1] else self._with_effects(unit, part)
+
+    def _with_effects(self, unit: Unit, statement: ast.stmt) -> Unit:
+        defines = isinstance(statement, (*FUNCTIONS, ast.ClassDef))
+        now, called = Effects(self._walker(), deep=False), Effects(self._walker(), deep=True)
+        now.visit(statement)
+        if defines:
+            called.visit(statement)
+        handed = handed_over(self._walker(), statement) if isinstance(statement, ast.Expr) else set()
+        return replace(
+            unit,
+            writes=tuple(sorted(called.writes)),
+            effects=tuple(sorted(now.writes)),
+            calls=tuple(sorted(now.calls)),
+            handed=tuple(sorted(handed)),
+        )
+
+    def _plain(self, statement: ast.stmt) -> Iterator[Unit]:
         if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
             yield self._definition(statement)
             if not isinstance(statement, ast.ClassDef):
                 yield from self._declared_inside(statement)
         elif isinstance(statement, ast.Assign):
-            for part in _apart(statement):
-                names = bound_by([part])
-                yield self._unit(part, sorted(names), None if names else self._acted_on([part]))
+            names = bound_by([statement])
+            yield self._unit(statement, sorted(names), None if names else self._acted_on([statement]))
         elif isinstance(statement, BLOCKS):
-            main = isinstance(statement, ast.If) and _asks_for_main(statement.test)
+            main = isinstance(statement, ast.If) and _only_started(statement)
             acts = self._acted_on([statement])
             yield self._unit(statement, sorted(bound_by([statement])), acts or None, main)
         elif isinstance(statement, ast.Expr):
             if any(isinstance(node, ast.Call) for node in ast.walk(statement)):
                 yield self._unit(statement, (), self._acted_on([statement]))
-        elif isinstance(statement, ast.AugAssign):
+        elif isinstance(statement, ast.AugAssign | ast.Delete):
             yield self._unit(statement, sorted(bound_by([statement])), self._acted_on([statement]) or None)
         else:
+            # `C.x: int = 1` binds no name; what it changes is among its effects.
             yield self._unit(statement, sorted(bound_by([statement])), None)
 
     def _walker(self) -> Walker:
@@ -181,7 +231,7 @@ class _Units:
     def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Unit:
         walker = self._walker()
         walker.visit(node)
-        decorators = [_ref_of(walker, item) for item in node.decorator_list]
+        decorators = [root_of(walker, item) for item in node.decorator_list]
         return _made(
             walker, (node.name,), node.name, value=False, decorators=[ref for ref in decorators if ref]
         )
@@ -208,7 +258,7 @@ class _Units:
                 reached = node.func
             elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
                 reached = node.value
-            if reached is not None and (ref := _ref_of(walker, reached)):
+            if reached is not None and (ref := root_of(walker, reached)):
                 found.append(ref)
             todo += ast.iter_child_nodes(node)
         return found
@@ -267,14 +317,6 @@ def _made(
     )
 
 
-def _ref_of(walker: Walker, node: ast.expr) -> Ref | None:
-    """The reference at the root of a call, a subscript or a chain of attributes."""
-    while isinstance(node, ast.Call | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    chain = chain_of(node)
-    return walker.ref(*chain) if chain else None
-
-
 def _apart(node: ast.Assign) -> list[ast.Assign]:
     target = node.targets[0]
     if (
@@ -289,8 +331,16 @@ def _apart(node: ast.Assign) -> list[ast.Assign]:
     return [node]
 
 
-def _asks_for_main(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
+def _only_started(statement: ast.If) -> bool:
+    """Whether it is `if __name__ == "__main__":` and nothing for whoever imports the module."""
+    test = statement.test
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return not statement.orelse and any(
+        isinstance(part, ast.Compare)
+        and [type(op) for op in part.ops] == [ast.Eq]
+        and {ast.unparse(side) for side in (part.left, *part.comparators)} == {"__name__", "'__main__'"}
+        for part in parts
+    )
 
 
 def _modules(target: Import) -> tuple[str, ...]:
@@ -301,9 +351,17 @@ def _modules(target: Import) -> tuple[str, ...]:
 
 def _known_only(unit: Unit, known: set[str]) -> Unit:
     """Without references to builtins, and without attributes of what is no import."""
-    refs = tuple(ref for ref in unit.refs if ref[0] or ref[1] in known)
-    values = {name: getattr(unit, name) for name in Unit.__dataclass_fields__}
-    return Unit(**{**values, "refs": refs})
+    parts = {name: getattr(unit, name) for name in ("refs", "writes", "effects", "calls", "handed")}
+    kept: dict[str, Any] = {
+        name: tuple(r for r in refs if r[0] or r[1] in known) for name, refs in parts.items()
+    }
+    return replace(unit, **kept)
+
+
+def _as_ref(ref: Any) -> Ref:
+    if not isinstance(ref, tuple) or len(ref) < 1:
+        raise TypeError("no reference")
+    return ref
 
 
 def _tuples(value: Any) -> Any:
