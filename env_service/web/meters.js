@@ -7,7 +7,9 @@ const MOST_PIPS = 24;
 
 /** Turns left, cost and points. */
 export function meters(observation, game) {
-  const all = game.round?.turns[0]?.observation.steps_remaining ?? 0;
+  const opening = game.round?.turns[0];
+  if (!opening) return; // between two rounds there is nothing to say yet
+  const all = opening.observation.steps_remaining;
   const left = observation.steps_remaining;
   byId("turns").textContent = observation.done ? "0" : `${left} of ${all}`;
   byId("meters").classList.toggle("short", left <= 2 && !observation.done);

@@ -158,6 +158,7 @@ def test_a_photograph_keeps_its_shape(visit: Any, tmp_path: Path) -> None:
                 visitor.page.locator("#trace .thumb").last.click()
                 _round(visitor.page.locator("#lightbox img").screenshot())
                 visitor.page.keyboard.press("Escape")
+        visit.close()
 
 
 def _round(shot: bytes) -> None:
@@ -185,6 +186,7 @@ def test_a_single_shot_is_played(visit: Any, world: World, tmp_path: Path, size:
             page.click("#next")
             visitor.settled(screen)
         assert [step["op"] for step in visitor.steps] == ["guess", "guess"]
+        visit.close()
 
 
 def test_two_fingers_zoom(visit: Any, server: Server) -> None:

@@ -147,12 +147,13 @@ def test_only_what_the_mode_offers_is_shown(visit: Any, world: World, tmp_path: 
         page.click('[data-call="guess"]')
         visitor.settled("reveal")
         assert [json.dumps(step) for step in visitor.steps] == ['{"op": "guess", "lat": 10, "lon": 20}']
+        visit.close()
 
 
 def test_a_server_that_is_gone(visit: Any, troubled: Server) -> None:
     """The last one here: the server does not come back."""
     visitor: Visitor = visit(troubled, query="?tasks=1")
-    visitor.expected = ("ERR_CONNECTION_REFUSED",)
+    visitor.expected = ("ERR_CONNECTION_REFUSED", "WebSocket connection")
     visitor.begin()
     troubled.process.send_signal(signal.SIGKILL)
     visitor.page.wait_for_selector("#trouble[open]")

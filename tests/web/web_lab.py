@@ -118,6 +118,6 @@ class Visitor:
     def complain(self) -> None:
         """Fail on errors of the console that were not expected, and on requests that left this machine."""
         unexpected = [e for e in self.errors if not any(part in e for part in self.expected)]
-        assert not unexpected
+        assert not unexpected, unexpected
         away = {a for a in self.addresses if urlsplit(a).scheme not in ("data", "blob")}
         assert away and {urlsplit(address).hostname for address in away} == {"127.0.0.1"}
