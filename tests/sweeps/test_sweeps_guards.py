@@ -322,6 +322,7 @@ def test_a_lock_file_without_an_owner_is_nobodys(tmp_path: Path, text: str) -> N
     (tmp_path / "_writer.json").write_text(text)
     with WriterLock(tmp_path, "x") as lock:
         lock.check()
+        assert json.loads((tmp_path / "_writer.json").read_text())["pid"] == os.getpid()
 
 
 def test_an_episode_outside_the_passes_is_refused(lab: Lab, tmp_path: Path) -> None:
