@@ -5,16 +5,13 @@ by one path for every transport. Everything large is shared between sessions in 
 holds the episode alone.
 """
 
-import sys
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
-# OpenEnv's optional web page imports gradio, which costs seconds at start; OpenEnv does without it by itself
-# when the module cannot be imported.
-sys.modules.setdefault("openenv.core.env_server.web_interface", None)  # type: ignore[arg-type]
+import env_service.light_openenv  # noqa: F401  (first: it keeps gradio, which takes seconds, out)
 
-# ruff: noqa: E402
+# isort: split
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import EnvironmentMetadata
 

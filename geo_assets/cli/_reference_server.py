@@ -24,8 +24,9 @@ VIEW_PX = 640
 
 def application(panoramas: list[bytes]) -> Any:
     """OpenEnv's application; `reset` with `index` chooses the panorama."""
-    # OpenEnv falls back by itself where its optional page cannot be imported; that page takes seconds.
-    sys.modules.setdefault("openenv.core.env_server.web_interface", None)  # type: ignore[arg-type]
+    import env_service.light_openenv  # noqa: F401  (first: it keeps gradio, which takes seconds, out)
+
+    # isort: split
     from openenv.core.env_server.http_server import create_fastapi_app
     from openenv.core.env_server.interfaces import Environment
     from openenv.core.env_server.types import Action, Observation, State

@@ -155,7 +155,7 @@ def test_importing_the_client_brings_in_neither_openenv_nor_numpy() -> None:
 def test_openenvs_generic_client_plays(server: Server) -> None:
     from openenv.core import GenericEnvClient  # type: ignore[import-untyped]
 
-    import env_service.play  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
+    import env_service.light_openenv  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
 
     async def play() -> None:
         async with GenericEnvClient(base_url=server.url) as env:

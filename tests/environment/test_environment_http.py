@@ -181,7 +181,7 @@ def test_metrics_count(server: Server) -> None:
 def test_openenvs_own_validation_passes(server: Server, production: Server) -> None:
     from openenv.cli._validation import validate_running_environment  # type: ignore[import-untyped]
 
-    import env_service.play  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
+    import env_service.light_openenv  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
 
     for url, mode in ((server.url, "simulation"), (production.url, "production")):
         report = validate_running_environment(url)

@@ -20,7 +20,7 @@ from environment_lab import REPOSITORY, World, until
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import env_service.play  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
+import env_service.light_openenv  # noqa: F401  (keeps gradio, which takes seconds, out of this process)
 from env_service.server.config import ServerConfig
 from env_service.server.lifecycle import UVICORN
 

@@ -167,6 +167,17 @@ def test_neither_gradio_nor_torch_is_imported_to_serve() -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_openenvs_own_page_can_still_be_imported_by_whoever_wants_it() -> None:
+    code = (
+        "import importlib.util, env_service.server.app; "
+        "print(importlib.util.find_spec('openenv.core.env_server.web_interface') is not None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    )
+    assert done.stdout.strip() == "True"
+
+
 def test_an_application_for_uvicorns_command_line(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
