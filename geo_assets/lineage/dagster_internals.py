@@ -129,7 +129,8 @@ class DagsterState:
 
     def made_by(self, name: str) -> str:
         """The run of its last materialization; empty where there is none."""
-        event = self._instance.get_latest_materialization_event(dg.AssetKey(name))
+        record = self._resolver.instance_queryer.get_asset_record(dg.AssetKey(name))
+        event = record.asset_entry.last_materialization if record is not None else None
         return event.run_id if event is not None else ""
 
     def runs(self, name: str) -> list[dict[str, float]]:

@@ -1,10 +1,13 @@
 """Rebuilding what is stale, stage by stage: after each stage the plan is made anew.
 
 A stage is every stale asset with nothing stale above it. One whose content comes out equal leaves what stands
-below it fresh, so that is not built, and not paid for. Each asset gets a run of its own.
+below it fresh, so that is not built, and not paid for. Each asset gets a run of its own. Two refreshes of one
+home share the work: an asset that the other is building is waited for, and not built a second time.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +16,7 @@ from dagster import DagsterInstance
 from geo_assets.lineage.assets import Stage
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.plan import Plan, StaleAsset, failed_checks, make_plan
+from geo_assets.lineage.single_writer import BeingWritten, single_writer
 
 Run = Callable[[Sequence[str]], object]
 USD_DIGITS = 4
@@ -72,8 +76,9 @@ def refresh(
     """
     result = Refreshed() if result is None else result
     while True:
-        plan = make_plan(instance, graph, stage, select)
+        # Looked at before the plan is made: what another builds in between is then seen to have been built.
         state = DagsterState(instance, graph)
+        plan = make_plan(instance, graph, stage, select)
         ready = list(next_stage(state, stage, plan, result))
         fitting = [one for one in ready if _fits(plan, one, result, budget_usd)]
         if not fitting:
@@ -81,8 +86,19 @@ def refresh(
                 return result
             continue
         tell(f"stage: {', '.join(one.asset for one in fitting)}")
-        for names in dict.fromkeys(state.together(one.asset) for one in fitting):
-            _build(instance, graph, names, run, result)
+        groups = list(dict.fromkeys(state.together(one.asset) for one in fitting))
+        planned = {names: _making(state, names) for names in groups}
+        for names in groups:
+            with _building(stage, names, tell):
+                before = DagsterState(instance, graph)
+                if _making(before, names) == planned[names]:
+                    _build(instance, graph, before, names, run, result)
+                else:
+                    # Whether that made it fresh, the next plan says; if not, it is paid for then.
+                    tell(f"{', '.join(names)}: built meanwhile by another")
+                    result.spent_usd -= sum(
+                        plan.costs[one.asset].usd for one in fitting if one.asset in names
+                    )
 
 
 def foresee(
@@ -136,15 +152,38 @@ def _fits(plan: Plan, one: StaleAsset, so_far: Refreshed, budget_usd: float | No
     return True
 
 
-def _build(instance: DagsterInstance, graph: Any, names: Sequence[str], run: Run, result: Refreshed) -> None:
-    before = DagsterState(instance, graph)
-    then = {name: before.made_by(name) for name in names}
+@contextmanager
+def _building(stage: Stage, names: Sequence[str], tell: Callable[[str], None]) -> Iterator[None]:
+    """Keep other refreshes of this home from building these; one that is at it is waited for."""
+    lock, what = stage.settings.home / "locks" / f"{names[0]}.lock", ", ".join(names)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(single_writer(lock, what, 0.0))
+        except BeingWritten as other:
+            tell(f"{other.problem}: waiting for its end")
+            stack.enter_context(single_writer(lock, what, math.inf))
+        yield
+
+
+def _making(state: DagsterState, names: Sequence[str]) -> list[str]:
+    return [state.made_by(name) for name in names]
+
+
+def _build(
+    instance: DagsterInstance,
+    graph: Any,
+    before: DagsterState,
+    names: Sequence[str],
+    run: Run,
+    result: Refreshed,
+) -> None:
+    then = _making(before, names)
     versions = {name: before.data_version(name) for name in names}
     run(names)
     after = DagsterState(instance, graph)
-    for name in names:
+    for name, made_then in zip(names, then, strict=True):
         # A failed check ends its run as a failure, and what it speaks of has been made all the same.
-        made = after.made_by(name) != then[name]
+        made = after.made_by(name) != made_then
         _note(result.reran if made else result.failed, name)
         if made and after.data_version(name) != versions[name]:
             _note(result.changed, name)

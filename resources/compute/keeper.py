@@ -4,17 +4,22 @@
 
 FOLDER holds `request.json`; `job.json` (process id and birth), `log` and at last `exit.json` are written
 beside it. The job sees its standard input close when the keeper dies, so that neither goes on without the
-other.
+other. What it prints passes through the keeper, who strikes out its secrets and the values of variables
+that are named like credentials.
 """
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 import psutil
 
@@ -25,6 +30,14 @@ KEPT = "GEO_JOB_KEPT"
 """Set for a job whose standard input is its keeper."""
 POLL_S = 0.1
 STOP_S = 5.0
+DRAIN_S = 5.0
+"""How long what the job has printed may take to reach the log; a process that left its group may hold on."""
+CREDENTIAL = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|KEY|KEY_ID)$", re.IGNORECASE)
+SHORTEST = 6
+"""Bytes of a credential; what is shorter is a word that stands in texts for other reasons."""
+HIDDEN = b"***"
+MAX_LINE = 1 << 20
+"""A line without an end is written in pieces of this many bytes."""
 UNIT = 1024.0 * 1024.0 if sys.platform == "darwin" else 1024.0
 
 
@@ -52,7 +65,7 @@ def keep(folder: Path) -> None:
             process = subprocess.Popen(
                 request["command"],
                 stdin=subprocess.PIPE,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, KEPT: "1"},
                 process_group=0,
@@ -61,6 +74,13 @@ def keep(folder: Path) -> None:
             log.write(f"{request['command'][0]} cannot be run ({error.strerror})\n".encode())
             code, peak = 127, 0.0
         else:
+            assert process.stdout is not None
+            pump = threading.Thread(
+                target=copy_lines,
+                args=(process.stdout, log, credentials(os.environ, request.get("secrets", ()))),
+                daemon=True,
+            )
+            pump.start()
             while True:
                 pid, status, usage = os.wait4(process.pid, os.WNOHANG)
                 if pid:
@@ -75,8 +95,32 @@ def keep(folder: Path) -> None:
             _signal(process.pid, signal.SIGKILL)
             code, peak = os.waitstatus_to_exitcode(status), usage.ru_maxrss / UNIT
             process.returncode = code
+            pump.join(DRAIN_S)
     body = {"code": code, **ended, "seconds": time.monotonic() - began, "peak_memory_mb": round(peak, 1)}
     atomic_write(folder / EXIT, json.dumps(body).encode())
+
+
+def credentials(env: Mapping[str, str], names: Collection[str] = ()) -> list[bytes]:
+    """Values of these variables and of all that are named like credentials, the longest first."""
+    values = {value.encode() for name, value in env.items() if name in names or CREDENTIAL.search(name)}
+    return sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True)
+
+
+def copy_lines(printed: BinaryIO, log: BinaryIO, secrets: list[bytes]) -> None:
+    """Copy what a job prints to its log, line by line, with the secrets struck out.
+
+    Where the log cannot be written (a full disk), reading stops and the job's next print fails, as it would
+    if it wrote to the log itself.
+    """
+    with printed:
+        while line := printed.readline(MAX_LINE):
+            for secret in secrets:
+                line = line.replace(secret, HIDDEN)
+            try:
+                log.write(line)
+                log.flush()
+            except OSError:
+                return
 
 
 def _end(pid: int) -> "tuple[int, os.struct_rusage]":  # type: ignore[name-defined]

@@ -58,6 +58,7 @@ class LocalCompute:
             "timeout_s": request.timeout_s,
             "flavor": request.flavor,
             "addresses": addresses,
+            "secrets": sorted(request.secrets),  # names
             "created_at": time.time(),
         }
         atomic_write(folder / REQUEST, json.dumps(body, indent=2).encode() + b"\n")
@@ -79,9 +80,10 @@ class LocalCompute:
     def status(self, job_id: str) -> JobStatus:
         """How a job is."""
         folder = self._root / job_id
-        body = _read(folder / REQUEST)
-        if body is None:
+        if not (folder / REQUEST).exists():
             return JobStatus("vanished", f"{folder} is gone")
+        # One that cannot be read (a damaged disk) costs a running job its labels, and not its life.
+        body = _read(folder / REQUEST) or {"created_at": folder.stat().st_mtime}
         addresses = tuple(body.get("addresses", ()))
         record = _read(folder / RECORD)
         if record is None:

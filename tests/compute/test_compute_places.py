@@ -108,24 +108,40 @@ from pathlib import Path
 from pydantic import SecretStr
 from resources.compute import JobRequest
 from resources.compute.local import LocalCompute
-body = "import os, time; print(len(os.environ['S'])); time.sleep(1); print('still here')"
+body = "import os, time; print(len(os.environ['S'])); time.sleep(1); print('still here'); "
+body += "print('my', os.environ['S'], 'and', os.environ['SOME_API_KEY'], os.environ['MONKEY'])"
 secrets = {{"S": SecretStr({SECRET!r})}}
 request = JobRequest("j", ("python", "-u", "-c", body), {LABELS!r}, 60, secrets=secrets)
 print(LocalCompute(Path({str(root)!r})).submit(request).id, flush=True)
 sys.stdin.read()
 """
+    around = {**os.environ, "SOME_API_KEY": f"inherited-{SECRET}", "MONKEY": "no secret"}
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=around
     ) as starter:
         assert starter.stdout is not None
         job_id = starter.stdout.readline().strip()
         starter.kill()
     place = LocalCompute(root)
     assert [job.id for job in place.find(LABELS)] == [job_id]
-    assert list(place.logs(job_id, follow=True)) == [str(len(SECRET)), "still here"]
+    assert list(place.logs(job_id, follow=True)) == [
+        str(len(SECRET)),
+        "still here",
+        "my *** and *** no secret",
+    ]
     until(lambda: place.status(job_id).state == "succeeded")
     held = [path for path in root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert not held and len(list(root.rglob("*"))) > 3
+
+
+def test_a_damaged_request_does_not_end_its_job(tmp_path: Path) -> None:
+    place = LocalCompute(tmp_path / "jobs")
+    job = place.submit(request("import time; print('up'); time.sleep(60)"))
+    assert next(iter(place.logs(job.id, follow=True))) == "up"
+    (tmp_path / "jobs" / job.id / "request.json").write_text('{"name": "jo')
+    assert place.status(job.id).state == "running" and place.find(LABELS) == []
+    place.cancel(job.id)
+    assert place.status(job.id).state == "cancelled"
 
 
 def test_a_job_whose_keeper_is_killed_has_vanished_and_is_gone(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 """The plan over a small real graph: what is stale and why, what may follow, the cost; and refreshing it."""
 
 import json
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
@@ -217,6 +221,42 @@ def test_what_failed_holds_up_what_stands_below_it_alone(built: Lab) -> None:
     done = _refresh(built)
     assert done.failed == ["sweep_one"] and done.reran == []
     assert done.skipped == {"board": "it is made from sweep_one, which is stale and was not built"}
+
+
+def test_two_refreshes_at_once_build_each_thing_once(built: Lab) -> None:
+    built.edit("graph", "SEED = 1", "SEED = 2")
+    runs: list[str] = []
+    told: list[str] = []
+    waiting = threading.Event()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if "waiting" in line:
+            waiting.set()
+
+    def run(names: Sequence[str]) -> bool:
+        if names[0] == "sweep_one":
+            assert waiting.wait(60)
+        runs.extend(names)
+        return built.run(names)
+
+    def second() -> Refreshed:
+        return refresh(built.instance, built.graph, built.stage, run, None, 2.5, tell)
+
+    def first_with_second(names: Sequence[str]) -> bool:
+        if not others:
+            others.append(pool.submit(second))
+        return run(names)
+
+    others: list[Future[Refreshed]] = []
+    with ThreadPoolExecutor(1) as pool:
+        mine = refresh(built.instance, built.graph, built.stage, first_with_second, None, None, tell)
+        other = others[0].result(60)
+    assert sorted(runs) == ["board", "sweep_one"]
+    assert sorted(mine.reran + other.reran) == ["board", "sweep_one"] and not mine.failed + other.failed
+    assert other.spent_usd == 0.0
+    assert any(f"sweep_one is being written by process {os.getpid()}: waiting" in line for line in told)
+    assert "sweep_one: built meanwhile by another" in told
 
 
 def test_a_selection_is_planned_and_built_alone(built: Lab) -> None:
