@@ -1,10 +1,10 @@
 """Arms found in folders of episodes: whose they are, whether they are whole, and what bars them from a table.
 
 A folder of ours says how many tasks and passes were wanted (`_beside`); a folder of anybody else's does not,
-and then tasks are those that were met and k the highest sample plus one, where attempts of the published form
-count by rank, since some count from 1. Either way an arm is complete only if it holds every (task, sample)
-exactly once. Nothing is repaired here, and nothing is guessed at: what does not fit is refused, with the
-reason.
+and then tasks are those that were tried and k the highest sample plus one, where attempts of the published
+form count by rank, since some count from 1, and spoilt plays count as tried (`_attempts`). Either way an arm
+is complete only if it holds every (task, sample) scored exactly once. Nothing is repaired here, and nothing
+is guessed at: what does not fit is refused, with the reason.
 """
 
 import os
@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from env_service.errors import GeoError
 from env_service.scoring import BOARD_V1, GAME, Curve
+from geo_assets.reports._attempts import count_logged, logged, numbered, ranked, unnumbered
 from geo_assets.reports._beside import facts_beside, unconfirmed, unfinished
 from geo_assets.reports._played import Played
 from geo_assets.sweeps.episode_file import EPISODES
 from geo_assets.sweeps.outcomes import UNSCORED as SPOILT
+from geo_assets.sweeps.outcomes import unscored_in
 from geo_assets.sweeps.sidecar import Outcomes, read_lines, read_outcomes
 from geo_assets.sweeps.store import UNSCORED
 
@@ -59,6 +61,7 @@ class EpisodeArm(Played):
         base: its sweep says that it is a base arm.
         sweep: folder of the sweep, where one sweep played several arms; "" otherwise.
         parts: where its rows are.
+        numbered_ids: ids of its tasks in their order, where records give them no numbers; else empty.
         said: what all records say alike, by column: protocol, versions.
         provider_errors: episodes that a provider spoilt, as logged; None where nothing tells.
     """
@@ -68,12 +71,15 @@ class EpisodeArm(Played):
     base: bool
     sweep: str
     parts: tuple["_Part", ...] = field(repr=False)
+    numbered_ids: tuple[str, ...] = field(default=(), repr=False)
     said: dict[str, str | None]
     provider_errors: int | None
 
     @cached_property
     def task_ids(self) -> tuple[str, ...]:
         """Ids of its tasks, in the order of their index."""
+        if self.numbered_ids:
+            return self.numbered_ids
         found: dict[int, str] = {}
         for part in self.parts:
             table = part.file.read(("arm", "task_index", "task_id")).table
@@ -106,6 +112,14 @@ class _Part:
 
     file: _File
     table: pa.Table
+
+    def numbers(self, name: str, ids: bool) -> pa.Table:
+        """Its rows as far as figures are made of them, with the ids of their tasks if they are needed."""
+        table = self.table
+        if ids:
+            table = self.file.read((*COLUMNS, "outcome", "task_id")).table
+            table = table.filter(pc.equal(table["arm"], name))
+        return table.select([column for column in table.column_names if column in (*KEPT, "task_id")])
 
 
 def find_arms(
@@ -201,11 +215,16 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
         return None, [Refusal(f"arm {name}", doubtful)]
     refused = _curves(name, parts, curve)
     facts, sweep = parts[0].file.facts, parts[0].file.sweep
-    numbers = [part.table.select([c for c in part.table.column_names if c in KEPT]) for part in parts]
-    table = pa.concat_tables(numbers, promote_options="default") if len(parts) > 1 else numbers[0]
+    logs = [] if facts else [logged(part.file.path, name) for part in parts]
+    bare = unnumbered(*(part.table for part in parts), *(log.rows for log in logs))
+    rows = [part.numbers(name, bare) for part in parts]
+    spoilt = sum(map(_spoilt, rows))
+    rows += [log.rows if bare else log.rows.drop(["task_id"]) for log in logs if log.rows.num_rows]
+    table = pa.concat_tables(rows, promote_options="default") if len(rows) > 1 else rows[0]
     if not facts and all(part.file.outcomes.published for part in parts):
-        table = _ranked(table)
-    played, spoilt = _scored(table)
+        table = ranked(table)
+    table, ids = numbered(table) if bare else (table, ())
+    played = _scored(table)
     if not played.num_rows:
         return None, [*refused, Refusal(f"arm {name}", "none of its episodes is scored")]
     keys = _keys(played)
@@ -215,7 +234,7 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
         twice = len(keys) - len(np.unique(keys))
         why = f"{twice} of its (task, sample) stand there twice: {where}"
         return None, [*refused, Refusal(f"arm {name}", f"duplicate (arm, task, sample): {why}")]
-    tasks, k = _wanted(played, facts)
+    tasks, k = _wanted(table, facts)
     asked = "tasks" in facts
     if asked or not rising:
         inside = (keys // _STEP < k) & (keys % _STEP < tasks) if asked else np.ones(len(keys), bool)
@@ -225,6 +244,7 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
     if mixed is not None:
         return None, [*refused, mixed]
     why = _incomplete(played.num_rows, tasks, k, parts)
+    why = why or next((f"incomplete: {log.fault}" for log in logs if log.fault), "")
     if why:
         refused.append(Refusal(f"arm {name}", why))
     return (
@@ -239,6 +259,7 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
             base=facts.get("arm_kind") == "base",
             sweep=sweep,
             parts=tuple(parts),
+            numbered_ids=ids,
             said=said,
             provider_errors=_provider_errors(parts, spoilt),
         ),
@@ -246,19 +267,13 @@ def _arm(name: str, parts: Sequence[_Part], curve: Curve) -> tuple[EpisodeArm | 
     )
 
 
-def _scored(table: pa.Table) -> tuple[pa.Table, int]:
-    if "outcome" not in table.column_names:
-        return table, 0
-    spoilt = pc.equal(table["outcome"], SPOILT)
-    count = int(pc.sum(spoilt).as_py() or 0)
-    return (table.filter(pc.invert(spoilt)) if count else table), count
+def _spoilt(table: pa.Table) -> int:
+    """Rows that are no play."""
+    return unscored_in(table) if "outcome" in table.column_names else 0
 
 
-def _ranked(table: pa.Table) -> pa.Table:
-    """Attempts by rank from 0: of an arm whose attempts are 1 and 2 there are two, and not three."""
-    ranks = np.unique(_array(table["sample"]), return_inverse=True)[1]
-    at = table.schema.get_field_index("sample")
-    return table.set_column(at, table.schema.field(at), pa.chunked_array([ranks.astype(np.int32)]))
+def _scored(table: pa.Table) -> pa.Table:
+    return table.filter(pc.not_equal(table["outcome"].fill_null(""), SPOILT)) if _spoilt(table) else table
 
 
 _STEP = 2**32
@@ -270,7 +285,7 @@ def _keys(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _wanted(table: pa.Table, facts: Mapping[str, Any]) -> tuple[int, int]:
-    """Tasks and passes: as the sweep says, or as they were met."""
+    """Tasks and passes: as the sweep says, or as they were tried, in vain or not."""
     tasks, k = facts.get("tasks"), facts.get("k")
     if isinstance(tasks, int) and isinstance(k, int) and tasks > 0 and k > 0:
         return tasks, k
@@ -322,13 +337,8 @@ def _curves(name: str, parts: Sequence[_Part], curve: Curve) -> list[Refusal]:
 
 def _provider_errors(parts: Sequence[_Part], spoilt: int) -> int | None:
     logs = [part.file.path.with_name(UNSCORED) for part in parts]
-    logged = sum(_lines(log) for log in logs if log.exists())
     told = any(part.file.facts for part in parts) or any(log.exists() for log in logs) or spoilt
-    return logged + spoilt if told else None
-
-
-def _lines(path: Path) -> int:
-    return sum(bool(line.strip()) for line in path.read_bytes().split(b"\n"))
+    return count_logged(logs) + spoilt if told else None
 
 
 def _array(column: pa.ChunkedArray) -> NDArray[Any]:

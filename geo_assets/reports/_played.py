@@ -1,9 +1,10 @@
 """Episodes of one arm as arrays, and every figure that tables show of them.
 
 Rewards are never read: they are computed from raw distance and raw cost through one curve. Medians are over
-guesses, every other share over scored episodes.
+guesses, every other share and mean over scored episodes, and unknown where one of them does not say it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +27,7 @@ class Played:
     """The scored episodes of one arm, sorted by (sample, task).
 
     Attributes:
-        tasks, k: what was asked for.
+        tasks, k: what was asked for, or as far as anybody can tell what was tried.
         complete: every (task, sample) is scored.
         columns: one array per column of the outcome table; nulls are NaN or None.
         curve: the formula of the rewards.
@@ -57,13 +58,19 @@ class Played:
     @cached_property
     def rewards(self) -> NDArray[np.float64]:
         """Per episode: reward under the curve."""
-        return rewards_of(self.columns["distance_km"], self.columns["cost"], self.curve)
+        return rewards_of(self.columns["distance_km"], self._spent, self.curve)
 
     @cached_property
     def floored(self) -> NDArray[np.bool_]:
         """Per episode: a guess whose game reward is exactly 0."""
-        game = game_rewards(self.columns["distance_km"], self.columns["cost"])
+        game = game_rewards(self.columns["distance_km"], self._spent)
         return statistics.floored(game, self.guessed)
+
+    @property
+    def _spent(self) -> NDArray[np.float64]:
+        """Costs as rewards need them: an unknown one without a guess changes nothing, as the reward is 0."""
+        cost: NDArray[np.float64] = self.columns["cost"]
+        return np.where(np.isnan(cost) & ~self.guessed, 0.0, cost)
 
     def within(self, km: float) -> NDArray[np.bool_]:
         """Per episode: a guess within so many kilometres."""
@@ -86,13 +93,13 @@ class Played:
         return self.matrix(self.rewards)
 
     def means(self, names: Sequence[str]) -> dict[str, float | None]:
-        """Mean of each column over the episodes that say it; None where none does."""
-        values = np.array([self._numbers(name) for name in names])
-        means = values.mean(axis=1)
-        if not np.isnan(means).any():
-            return dict(zip(names, means.tolist(), strict=True))
-        told = [row[~np.isnan(row)] for row in values]
-        return {n: float(row.mean()) if len(row) else None for n, row in zip(names, told, strict=True)}
+        """Mean of each column over all scored episodes; None unless every one of them says it.
+
+        Over those that say it alone it would be the mean of another set of episodes in every column and arm,
+        and where only a yes is ever said, always 1.
+        """
+        means = np.array([self._numbers(name) for name in names]).mean(axis=1).tolist()
+        return {name: None if math.isnan(mean) else mean for name, mean in zip(names, means, strict=True)}
 
     def _numbers(self, column: str) -> NDArray[np.float64]:
         array = self.columns[column]

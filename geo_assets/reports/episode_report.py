@@ -92,8 +92,12 @@ def pair_rows(arms: Sequence[EpisodeArm], base: EpisodeArm) -> tuple[list[dict[s
         if why:
             refused.append(Refusal(f"{arm.name} − {base.name}", why))
             continue
+        order = same_tasks(arm, base)
         gain = statistics.paired_gain(
-            arm.reward_matrix, base.reward_matrix, arm.matrix(arm.guessed), base.matrix(base.guessed)
+            arm.reward_matrix[order],
+            base.reward_matrix,
+            arm.matrix(arm.guessed)[order],
+            base.matrix(base.guessed),
         )
         rows.append(pair_row(arm.name, base.name, gain))
     tested = [row for row in rows if row["p_holm"] is not None]
@@ -115,10 +119,24 @@ def obstacle(arm: EpisodeArm, base: EpisodeArm) -> str:
             return f"unequal {words} ({own or 'none'}, {other or 'none'})"
     if arm.k != base.k:
         return f"unequal k ({arm.k}, {base.k})"
-    if arm.tasks != base.tasks or arm.task_ids != base.task_ids:
+    if same_tasks(arm, base) is None:
         common = len(set(arm.task_ids) & set(base.task_ids))
         return f"unequal task sets ({arm.tasks} and {base.tasks} tasks, {common} in both)"
     return ""
+
+
+def same_tasks(arm: EpisodeArm, base: EpisodeArm) -> list[int] | None:
+    """Rows of an arm's matrices that are the tasks of another's, in its order; None where they differ.
+
+    A task is known by its id: two arms may number one set of tasks in two ways.
+    """
+    if arm.tasks != base.tasks:
+        return None
+    if arm.task_ids == base.task_ids:
+        return list(range(arm.tasks))
+    row = {task_id: at for at, task_id in enumerate(arm.task_ids)}
+    once = len(row) == arm.tasks == len(set(base.task_ids))
+    return [row[task_id] for task_id in base.task_ids] if once and set(base.task_ids) == set(row) else None
 
 
 def pair_row(arm: str, base: str, gain: PairedGain) -> dict[str, Any]:

@@ -27,6 +27,9 @@ STAMP = "outcomes.json"
 UNSCORED = "unscored"
 """Outcome of a record that a provider spoilt: it is no play, and scores nothing."""
 
+PUBLISHED_FORM = 2
+"""How lines of the published form are read; a table that was made by another way of reading is made again."""
+
 Fault = tuple[int, str]
 """A line that is no episode: its number from 1, and why."""
 
@@ -76,8 +79,9 @@ SCHEMA = pa.schema(
         pa.field("stored_curve", pa.string()),
     ]
 )
-"""Null is what a record does not say; our own say everything. `stored_curve` names the curve of the reward
-that the record carries, which no table reads."""
+"""Null is what a record does not say, or in columns that are never null what stands for it in
+`published_form.UNTOLD`; our own say everything. `stored_curve` names the curve of the reward that the record
+carries, which no table reads."""
 
 
 def outcome_row(record: EpisodeRecord) -> dict[str, Any]:
@@ -228,6 +232,7 @@ def write_sidecar(
         "bad_lines": [list(fault) for fault in bad],
         "unscored": unscored_in(table),
         "published": published,
+        "published_form": PUBLISHED_FORM,
         "constants": constants_of(table),
     }
     write_stamp(episodes, stamp)

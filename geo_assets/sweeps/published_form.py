@@ -5,13 +5,15 @@ task and attempt, with raw distance, cost, guess, whether it was parsed, forced 
 turns, looks, moves and pins. So this reads by name and leaves what it does not find empty; `NAMES` is the
 whole of what it understands, and `docs/reports.md` says so to users. It never fills in: a record without a
 raw distance, that does not say it is no guess, is refused, because its reward could only be believed.
+
+A record that names its task by an id alone gets the number `UNNUMBERED`: which place an id has among the
+others no single record can tell, and digits in it are no promise. Whoever reads a whole arm numbers its ids.
 """
 
 import json
 import math
-import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from env_service.geodesy import haversine_km
 from env_service.geography import geography
@@ -77,29 +79,70 @@ WORDS = (
 )
 UNREAD_CURVE = "not named"
 """The curve of a stored reward whose record does not name it."""
+UNNUMBERED = -1
+"""Task index of a record that names its task by an id alone."""
+UNTOLD: Mapping[str, Any] = {"task_index": UNNUMBERED, "cost": math.nan}
+"""What stands for what a record does not say, in columns that are never null."""
 
 KM_TOLERANCE, KM_SHARE = 0.1, 2e-3
 """Published distances are rounded, and spheres differ; what lies further off contradicts itself."""
 
 
+class EpisodeKey(NamedTuple):
+    """Which episode a record is of: arm ("" if it names none), task by number and id, attempt."""
+
+    arm: str
+    task_index: int
+    task_id: str
+    sample: int
+
+
 def published_row(line: bytes, arm: str) -> dict[str, Any] | str:
     """One row of the outcome table, or in words why the line gives none.
+
+    A row's `task_index` is `UNNUMBERED` where the record names its task by an id alone, and its `cost` (in
+    reward) NaN where a record without a guess does not say it.
 
     Args:
         line: one JSON object.
         arm: name of the arm where the record names none.
     """
     try:
+        found = _values(_record(line))
+        row = _row(found, arm)
+        return unfit(row) or {**UNTOLD, **row}
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        return str(error)
+
+
+def published_key(line: bytes) -> EpisodeKey | str:
+    """Which episode a line is of, whatever else it says of it; or in words why it does not tell.
+
+    Args:
+        line: one JSON object: a record, or a line of a log of spoilt plays.
+    """
+    try:
+        found = _values(_record(line))
+        index, arm = _index(found), found["arm"]
+        key = EpisodeKey(
+            "" if arm is None else str(arm),
+            UNNUMBERED if index is None else index,
+            _task_id(found, index),
+            _sample(found),
+        )
+        return unfit({"arm": key.arm, "task_id": key.task_id}) or key
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        return str(error)
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    try:
         record = json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return "is no JSON object"
+        record = None
     if not isinstance(record, dict):
-        return "is no JSON object"
-    try:
-        row = _row(_values(record), arm)
-        return unfit(row) or row
-    except (ValueError, TypeError, OverflowError) as error:
-        return str(error)
+        raise ValueError("is no JSON object")
+    return record
 
 
 def _values(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,6 +160,9 @@ def _values(record: Mapping[str, Any]) -> dict[str, Any]:
     found = {column: _first(flat, names) for column, names in NAMES.items()}
     found |= {column: _yes_no(found[column], column) for column in SAYS}
     found["error"] = _error(record, flat)
+    if isinstance(found["task_index"], str):
+        # A word where a number might be is a name.
+        found |= {"task_id": found["task_id"] or found["task_index"], "task_index": None}
     if isinstance(found["turns"], list):
         found |= {k: v for k, v in _counted(found["turns"]).items() if found.get(k) is None}
         found["turns"] = len(found["turns"])
@@ -129,10 +175,9 @@ def _row(found: Mapping[str, Any], arm: str) -> dict[str, Any]:
     numbers = {key: _number(found[key], key) for key in NUMBERS}
     row: dict[str, Any] = {
         "arm": name,
-        "task_index": index,
-        "task_id": str(found["task_id"]) if found["task_id"] is not None else str(index),
-        "sample": _whole(found["sample"] if found["sample"] is not None else 0, "sample"),
-        "cost": 0.0,
+        **({} if index is None else {"task_index": index}),
+        "task_id": _task_id(found, index),
+        "sample": _sample(found),
         **numbers,
         **words,
         **{key: _whole(found[key], key) for key in COUNTS if found[key] is not None},
@@ -151,7 +196,7 @@ def _row(found: Mapping[str, Any], arm: str) -> dict[str, Any]:
         raise ValueError("has no raw cost, so its reward cannot be recomputed")
     if cost is not None and cost < 0.0:
         raise ValueError(f"has a cost of {cost:g}")
-    row |= {"outcome": outcome, "cost": cost or 0.0}
+    row |= {"outcome": outcome} | ({} if cost is None else {"cost": cost})
     row["distance_km"] = _distance(numbers) if outcome == "guess" else None
     return row | {"country_hit": _country_hit(found, numbers, outcome)}
 
@@ -230,13 +275,23 @@ def _tool(turn: Any) -> str:
     return next((word for word in told if isinstance(word, str)), "")
 
 
-def _index(found: Mapping[str, Any]) -> int:
+def _index(found: Mapping[str, Any]) -> int | None:
+    """Number of the task; None where it has an id alone."""
     if found["task_index"] is not None:
         return _whole(found["task_index"], "task_index")
-    digits = re.search(r"(\d+)$", str(found["task_id"] or ""))
-    if digits is None:
+    if found["task_id"] is None or not str(found["task_id"]).strip():
         raise ValueError("names no task")
-    return _whole(int(digits.group(1)), "task_index")
+    if isinstance(found["task_id"], bool) or not isinstance(found["task_id"], str | int):
+        raise ValueError(f"has a task_id of {found['task_id']!r}")
+    return None
+
+
+def _task_id(found: Mapping[str, Any], index: int | None) -> str:
+    return str(found["task_id"]) if found["task_id"] is not None else str(index)
+
+
+def _sample(found: Mapping[str, Any]) -> int:
+    return _whole(found["sample"] if found["sample"] is not None else 0, "sample")
 
 
 def _first(flat: Mapping[str, Any], names: tuple[str, ...]) -> Any:

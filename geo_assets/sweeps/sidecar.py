@@ -26,6 +26,7 @@ from env_service.errors import GeoError
 from geo_assets.sweeps.episode_file import EPISODES, read_line
 from geo_assets.sweeps.names import sweep_slug
 from geo_assets.sweeps.outcomes import (
+    PUBLISHED_FORM,
     SCHEMA,
     STAMP,
     Fault,
@@ -158,6 +159,8 @@ def _kept(episodes: Path, columns: Sequence[str] | None, constants: Sequence[str
             return None
         published = bool(stamp.get("published", False))
         bad = tuple((int(number), str(why)) for number, why in stamp["bad_lines"])
+        if (published or bad) and stamp.get("published_form") != PUBLISHED_FORM:
+            return None
         same = {name: stamp["constants"][name] for name in constants if name in stamp["constants"]}
         wanted = None if columns is None else [name for name in columns if name not in same]
         # Not `read_table`, which plans a scan of many files for each of these small ones.

@@ -6,11 +6,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from episodes_lab import SCHEMA, of, record, whole, why, write
 from reports_lab import publish, publish_adapter
 from scipy import stats
 from sweeps_lab import lab_arm
@@ -26,40 +26,10 @@ from geo_assets.sweeps.adapter_arms import adapter_sweeps
 from geo_assets.sweeps.episode_file import read_episodes
 from geo_assets.sweeps.outcomes import Source, outcome_table, write_sidecar
 
-SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs/schemas/report.json").read_text())
 NEAR = [[10.0, 30.0], [100.0, 300.0], [50.0, 900.0]]
 FAR = [[5000.0, 5000.0], [9000.0, None], [700.0, 700.0]]
 
 PERFECT = {"outcome": "guess", "guess_lat": 0.0, "guess_lon": 0.0, "cost": 0.0}
-
-
-def of(*folders: Path, **options: Any) -> dict[str, Any]:
-    found = episode_report(folders, **options)
-    jsonschema.validate(found, SCHEMA)
-    assert max(map(len, report_text(found).splitlines()), default=0) <= 80
-    return json.loads(json.dumps(found, allow_nan=False))  # type: ignore[no-any-return]
-
-
-def write(folder: Path, records: list[dict[str, Any]]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "episodes.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    return folder
-
-
-def record(arm: str, task: int, sample: int, km: float = 100.0, **more: Any) -> dict[str, Any]:
-    return {"arm": arm, "task_index": task, "sample": sample, "distance_km": km, "cost": 0.1, **more}
-
-
-def whole(arm: str, tasks: int = 3, k: int = 2, **more: Any) -> list[dict[str, Any]]:
-    return [
-        record(arm, task, sample, 100.0 * (task + sample), **more)
-        for task in range(tasks)
-        for sample in range(k)
-    ]
-
-
-def why(found: dict[str, Any], what: str) -> str:
-    return " | ".join(row["why"] for row in found["refused"] if row["what"] == what)
 
 
 def test_figures_are_the_definitions_and_not_rounded(tmp_path: Path) -> None:

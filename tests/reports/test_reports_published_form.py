@@ -1,12 +1,13 @@
 """Other people's episodes: read by name, never believed where a figure can be computed, never filled in."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 
 from env_service.geodesy import haversine_km
-from geo_assets.sweeps.published_form import published_row
+from geo_assets.sweeps.published_form import UNNUMBERED, published_key, published_row
 
 FULL: dict[str, Any] = {
     "model": "Qwen/Qwen3.5-4B", "index": 7, "attempt": 2, "distance_km": 1000.0, "cost": 0.07,
@@ -37,7 +38,7 @@ def test_a_flat_record_is_read_by_name() -> None:
             "turns": turns,
         }
     )
-    assert (found["task_index"], found["task_id"], found["sample"]) == (12, "eval-00012", 0)
+    assert (found["task_index"], found["task_id"], found["sample"]) == (UNNUMBERED, "eval-00012", 0)
     assert found["distance_km"] == haversine_km(0.0, 1.0, 0.0, 0.0)
     assert (found["turns"], found["looks"], found["moves"], found["pins"]) == (4, 2, 1, 0)
     assert found["country_hit"] is False  # of the polygon, which is the sea
@@ -87,7 +88,9 @@ def test_what_cannot_be_recomputed_is_refused(record: Any, why: str) -> None:
         ({"guess_lat": 9, "guess_lon": -4000}, "a guess_lon of -4000"),
         ({"cost": 1e308}, "a cost of 1e+308"),
         ({"moved_m": -5}, "a moved_m of -5"),
-        ({"index": None, "task_id": "t-99999999999"}, "a task_index of 99999999999"),
+        ({"index": 99999999999}, "a task_index of 99999999999"),
+        ({"index": None, "task_id": ["a"]}, "a task_id of ['a']"),
+        ({"index": None, "task_id": " "}, "names no task"),
         ({"model": "half \ud800"}, "says in arm what is no Unicode text"),
         ({"forced": "maybe"}, "a forced of 'maybe', which is neither yes nor no"),
         ({"parsed": 2}, "a parsed of 2"),
@@ -125,3 +128,32 @@ def test_no_error_is_none(none: Any) -> None:
 @pytest.mark.parametrize("line", [b"", b"{", b'{"cost": NaN}', b"\xff"])
 def test_what_is_no_record_is_refused(line: bytes) -> None:
     assert published_row(line, "a") == "is no JSON object"
+
+
+@pytest.mark.parametrize("key", ["task_id", "task"])
+@pytest.mark.parametrize("task", ["train-00", "a3f", "t-99999999999"])
+def test_a_task_may_have_any_name(key: str, task: str) -> None:
+    found = row({"arm": "a", key: task, "distance_km": 3.0, "cost": 0.1})
+    assert (found["task_index"], found["task_id"]) == (UNNUMBERED, task)
+
+
+def test_a_cost_that_is_not_said_is_not_nought() -> None:
+    silent = {key: value for key, value in FULL.items() if key not in ("cost", "distance_km")}
+    assert math.isnan(row(silent | {"no_guess": True})["cost"])
+    assert row(silent | {"no_guess": True, "cost": 0})["cost"] == 0.0
+
+
+def test_a_key_is_read_of_what_is_no_play() -> None:
+    assert published_key(b'{"task_index":2,"sample":1,"fault":"timeout"}') == ("", 2, "2", 1)
+    assert published_key(b'{"model":"m","task_id":"a3f"}') == ("m", UNNUMBERED, "a3f", 0)
+    assert published_key(b'{"fault":"timeout"}') == "names no task"
+    assert published_key(b'{"task_index":') == "is no JSON object"
+
+
+@pytest.mark.parametrize("depth", [50, *range(900, 1000, 10), 100_000])
+@pytest.mark.parametrize("name", ["error", "forced", "task_id", "model", "cost", "turns", "other"])
+def test_a_record_is_never_too_deep_to_be_told(depth: int, name: str) -> None:
+    body = json.dumps({key: value for key, value in FULL.items() if key not in ("index", "model", name)})
+    line = f'{body[:-1]}, "{name}": {"[" * depth}{"]" * depth}}}'.encode()
+    for read_one in (lambda: published_row(line, "a"), lambda: published_key(line)):
+        assert isinstance(read_one(), str | dict | tuple)
