@@ -191,14 +191,19 @@ def _step(turn: Turn, view: Shown | None, missing: str) -> StepView:
 
 
 def _arguments(turn: Turn) -> tuple[tuple[str, str], ...]:
-    """The call's arguments, or nothing where they are no object."""
+    """The call's arguments; nothing where they are no object, or one too deeply nested to be read."""
     try:
         said: Any = json.loads(turn.arguments or "{}")
-    except ValueError:
+        if not isinstance(said, Mapping):
+            return ()
+        return tuple((_whole(name), _cut(_whole(_value(value)), 600)) for name, value in said.items())
+    except (ValueError, RecursionError):
         return ()
-    if not isinstance(said, Mapping):
-        return ()
-    return tuple((str(name), _cut(_value(value), 600)) for name, value in said.items())
+
+
+def _whole(text: str) -> str:
+    r"""Text that can be written: half of a character, which JSON may name alone, as `\uXXXX`."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _value(value: Any) -> str:
