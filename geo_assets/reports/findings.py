@@ -1,10 +1,11 @@
 """What the sweeps say about models and about the reward, each finding with its figure.
 
-Score against turns and against the floored share, over arms that nobody trained; how far a random point of
-land lies from the tasks; coordinates that come back in independent rollouts; memorisation arithmetic of every
-training run; and a replay of all recorded episodes through each reward curve: how many different outcomes it
-cannot tell apart. Where the published board is at hand (`../shared/reference` or `GEO_SHARED`) it goes
-through the same code, its printed "95 % CI" named as the standard error that it is. Costs a second.
+Score against turns and against the floored share, over arms that nobody trained, each once, and no two that
+cannot stand in one table; how far a random point of land lies from the tasks; coordinates that come back in
+independent rollouts; memorisation arithmetic of every training run; and a replay of all recorded episodes
+through each reward curve: how many different outcomes it cannot tell apart. Where the published board is at
+hand (`../shared/reference` or `GEO_SHARED`) it goes through the same code, its printed "95 % CI" named as the
+standard error that it is. Costs a second.
 """
 
 import json
@@ -36,8 +37,9 @@ from geo_assets.reports._findings import (
     scatter,
     untouched,
 )
+from geo_assets.reports._merged import merged
 from geo_assets.reports._report_text import grid
-from geo_assets.reports.arm_data import ArmData, board_data, boards_of
+from geo_assets.reports.arm_data import board_data, boards_of
 from geo_assets.reports.charts import inline_png
 from geo_assets.reports.tables import column, markdown, rounded, table_metadata, write_table
 from geo_assets.sweeps.adapter_arms import AdapterSweep, adapter_sweeps
@@ -86,9 +88,12 @@ def make_findings(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = 
     boards = boards_of(arms, adapters)
     data = {board.name: board_data(run, board) for board in boards}
     whole = {f"{name}/{arm.slug}": arm for name, own in data.items() for arm in own.values() if arm.complete}
-    swept = _untrained(whole)
+    untrained = (
+        {slug: arm for slug, arm in own.items() if arm.spec.kind != "trained"} for own in data.values()
+    )
+    swept = merged(untrained, NAME)
     tasks = read_tasks(run.require(EVAL).path / TASKS)
-    rows: list[Row] = against_score(untouched(swept.values()), "arms of this profile that nobody trained")
+    rows: list[Row] = against_score(untouched(swept.arms), "arms of this profile that nobody trained")
     rows += published_rows(published_board())
     rows += random_land_rows(spots_of(tasks))
     rows += [row for name, arm in whole.items() for row in repeated_rows(arm, name)]
@@ -96,10 +101,10 @@ def make_findings(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = 
     rows += replay_rows(list(whole.values()))
     rows = [rounded(row) for row in rows]
     folder = run.folder().path
-    points = untouched(swept.values())
-    png = scatter(points, [arm.spec.label for arm in swept.values()], "Score against turns, untrained arms")
+    points = untouched(swept.arms)
+    png = scatter(points, [arm.spec.label for arm in swept.arms], "Score against turns, untrained arms")
     atomic_write(folder / f"{NAME}.png", png)
-    write_table(folder, NAME, rows, SCHEMA, grid(rows, TEXT))
+    write_table(folder, NAME, rows, SCHEMA, grid(rows, TEXT) + swept.note)
     figures = {
         re.sub(r"[^a-z0-9]+", "_", f"{row['finding']}_{row['about']}".lower()): row["figure"]
         for row in rows
@@ -110,7 +115,7 @@ def make_findings(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = 
         "picture": dg.MetadataValue.md(inline_png(png, "Score against turns")),
         **table_metadata(rows, SCHEMA),
     }
-    facts = {"findings": len(rows), **figures}
+    facts = {"findings": len(rows), **swept.facts, **figures}
     return Made(content_version(rows), facts, metadata, [recomputed(data.values())])
 
 
@@ -130,15 +135,6 @@ def group_tasks(folder: Path) -> list[int]:
 def _published_version(stage: Stage) -> str:
     path = published_board()
     return sha256_file(path) if path.exists() else ""
-
-
-def _untrained(arms: Mapping[str, ArmData]) -> dict[str, ArmData]:
-    """One of each arm that nobody trained: a base arm is played in every adapter's sweep, and counts once."""
-    found: dict[str, ArmData] = {}
-    for arm in arms.values():
-        if arm.spec.kind != "trained":
-            found.setdefault(arm.slug, arm)
-    return found
 
 
 def _runs(

@@ -1,7 +1,9 @@
 """Which places are hard, for all arms together, and what follows for the harvest.
 
 Reward and median distance by continent, country, density class (candidates in the 1° cell), quality class and
-capture year, over every complete arm of every board. A slice whose interval lies below the mean of all tasks
+capture year, over every complete arm of every board, each once. Arms that cannot stand in one table (another
+protocol, environment, harness, number of passes) are not mixed: the largest comparable set counts, and the
+others are named as left out. A slice whose interval lies below the mean of all tasks
 is hard. If its best arm still scores above that mean, more of it should be harvested: it separates arms, and
 it can be learnt. If no arm does, it may be dropped. Slices of fewer than four tasks are shown and conclude
 nothing. Costs a second.
@@ -20,6 +22,7 @@ from geo_assets.data.candidate_sequences import read_candidates
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports._boards import boards_asset, recomputed
+from geo_assets.reports._merged import merged
 from geo_assets.reports._report_text import grid
 from geo_assets.reports._slices import DROP, FEW, HARVEST, cells_of, scores_of, slice_rows, slicings
 from geo_assets.reports.arm_data import CURVE, board_data, boards_of, comparable
@@ -75,30 +78,30 @@ def make_slices(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ()
 
     Raises:
         MissingUpstream: a parent has not been made.
-        UnequalComparison: arms of all boards differ in tasks or passes.
+        UnequalComparison: arms of one board cannot be compared.
     """
     boards = boards_of(arms, adapters)
     data = {board.name: board_data(run, board) for board in boards}
-    whole = [arm for board in data.values() for arm in board.values() if arm.complete]
     for board in boards:
         comparable(list(data[board.name].values()), f"Slices of {board.name}")
     tasks = read_tasks(run.require(EVAL).path / TASKS)
     candidates = read_candidates(run.require(CANDIDATES).path)
     ways = slicings(tasks, cells_of(candidates["lat"].to_numpy(), candidates["lon"].to_numpy()))
-    # Arms of other passes or tasks stand on other boards; those that fit the split are sliced together.
-    alike = [arm for arm in whole if arm.tasks == len(tasks) and arm.k == max(a.k for a in whole)]
-    rows = slice_rows(ways, scores_of(alike)) if alike else []
+    fitting = [{slug: arm for slug, arm in own.items() if arm.tasks == len(tasks)} for own in data.values()]
+    alike = merged(fitting, NAME)
+    rows = slice_rows(ways, scores_of(alike.arms)) if alike.arms else []
     rows = [rounded(row | {"curve": CURVE}) for row in rows]
     folder = run.folder().path
     png = _chart(rows)
     atomic_write(folder / f"{TABLE}.png", png)
-    write_table(folder, TABLE, rows, SCHEMA, grid(rows, COLUMNS))
+    write_table(folder, TABLE, rows, SCHEMA, grid(rows, COLUMNS) + alike.note)
     named = {
         verdict: [f"{r['by']}: {r['slice']}" for r in rows if r["verdict"] == verdict]
         for verdict in (HARVEST, DROP)
     }
     facts = {
-        "arms": len(alike),
+        "arms": len(alike.arms),
+        **alike.facts,
         "slices": len(rows),
         "harvest_more": ", ".join(named[HARVEST]) or "none",
         "drop": ", ".join(named[DROP]) or "none",
@@ -106,7 +109,7 @@ def make_slices(run: StageRun, arms: Arms, adapters: Sequence[AdapterSweep] = ()
         "curve": CURVE,
     }
     metadata = {
-        "table": dg.MetadataValue.md(markdown(rows, COLUMNS)),
+        "table": dg.MetadataValue.md(f"{markdown(rows, COLUMNS)}\n{alike.note}"),
         "picture": dg.MetadataValue.md(inline_png(png, "Reward by slice")),
         **table_metadata(rows, SCHEMA),
     }

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from reports_lab import publish, publish_adapter, three_arms
-from sweeps_lab import lab_run, make_tasks
+from sweeps_lab import lab_arm, lab_run, make_tasks
 
 from env_service.scoring import game_reward
 from env_service.tasks import write_tasks
+from geo_assets.config.arms import Arms, BoardSpec
 from geo_assets.lineage.assets import Check, Made
 from geo_assets.lineage.folders import AssetFolder
 from geo_assets.reports import _findings, findings
@@ -198,6 +199,49 @@ def test_the_slice_table_covers_every_task_in_every_way(tmp_path: Path) -> None:
         assert {row["arms"] for row in rows if row["by"] == way} == {3}
     assert made.facts["harvest_more"] == made.facts["drop"] == "none"  # three tasks say nothing
     assert recomputed(made).passed
+
+
+def two_boards(*more: str) -> Arms:
+    """The lab's board, and a second one that shares its base."""
+    arms = three_arms()
+    ladder = ("best_fixed_point", *more)
+    board = BoardSpec(label="Second", profiles=("sandbox",), base="best_fixed_point", ladder=ladder)
+    return Arms("sandbox", (*arms.arms, *map(lab_arm, more)), {**arms.boards, "second": board})
+
+
+def test_an_arm_on_two_boards_counts_once(tmp_path: Path) -> None:
+    publish_world(tmp_path)
+    alone = make_slices(lab_run(tmp_path, "slice_table"), three_arms())
+    made = make_slices(lab_run(tmp_path, "slice_table"), two_boards())
+    assert (made.facts["arms"], made.data_version) == (3, alone.data_version)
+    assert (made.facts["protocol"], made.facts["left_out"]) == ("tools", "none")
+
+
+@pytest.mark.parametrize(
+    ("slug", "changes", "why"),
+    [
+        ("true_capital", {"env": "env-2"}, "another environment"),
+        ("true_capital", {"harness": "other"}, "another harness"),
+        ("true_capital_json", {}, "another protocol"),
+    ],
+)
+def test_boards_that_cannot_be_mixed_are_not_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slug: str, changes: dict[str, str], why: str
+) -> None:
+    monkeypatch.setenv("GEO_SHARED", str(tmp_path / "nowhere"))
+    publish_world(tmp_path)
+    alone = make_slices(lab_run(tmp_path, "slice_table"), three_arms())
+    publish(tmp_path, slug, NEAR, **changes)
+    # A board of one arm breaks no rule of its own.
+    board = BoardSpec(label="Other", profiles=("sandbox",), base=slug, ladder=(slug,))
+    arms = Arms("sandbox", (*three_arms().arms, lab_arm(slug)), {"other": board, **three_arms().boards})
+    made = make_slices(lab_run(tmp_path, "slice_table"), arms)
+    assert made.facts["left_out"] == f"{slug} ({why})"
+    assert (made.facts["arms"], made.data_version) == (3, alone.data_version)
+    rows_of(tmp_path, "slice_table", "slices")
+    assert f"Left out: {slug} ({why})" in (tmp_path / "slice_table/slices.txt").read_text()
+    found = make_findings(lab_run(tmp_path, "findings"), arms)
+    assert found.facts["left_out"] == f"{slug} ({why})"
 
 
 def test_findings_say_their_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
