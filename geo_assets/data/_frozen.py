@@ -1,9 +1,10 @@
 """The eval index that is committed, and how a split differs from it.
 
 A benchmark changes only where it can be seen to: `geo freeze NAME` writes the eval rows (metadata, no
-pictures) to `geo_assets/benchmarks/NAME.jsonl` and declares in `frozen.json` for which profile and which
-stage values it holds. A split that was made under those values and differs fails its check until a new name
-is frozen. Other values are another benchmark, and nothing is declared for them.
+pictures) to `geo_assets/benchmarks/NAME.jsonl` and declares in `frozen.json` for which profile it holds, and
+under which stage values it was made. From then on a split of that profile that differs fails its check until
+a new name is frozen, whatever made it differ: other code, other pictures or other stage values. A copy of the
+repository that is to be another benchmark freezes its own name, or declares nothing.
 
 Two splits are alike where they hold the same tasks in the same order: the same frames at the same positions.
 Where pictures were rendered anew, their hashes differ and the index does not.
@@ -86,13 +87,16 @@ def split_values(stage: Stage) -> str:
 
 
 def declared(stage: Stage) -> str:
-    """Name of the index that is frozen for a profile and its values; empty where there is none.
+    """Name of the index that is frozen for a profile, whatever its stage values are now; empty for none.
 
     Raises:
         GeoError: the declaration cannot be read.
     """
-    found = declarations().get(stage.settings.profile, {})
-    return str(found.get("name", "")) if found.get("values") == split_values(stage) else ""
+    return str(_declaration(stage).get("name", ""))
+
+
+def _declaration(stage: Stage) -> dict[str, str]:
+    return declarations().get(stage.settings.profile, {})
 
 
 def declarations() -> dict[str, dict[str, str]]:
@@ -122,7 +126,7 @@ def frozen_check(stage: Stage, tasks: Path, count: int) -> Check:
     """Whether the eval split is the frozen one; passed, and said, where none is declared."""
     name = declared(stage)
     if not name:
-        return Check(CHECK, True, {"frozen": "nothing is frozen for these values"})
+        return Check(CHECK, True, {"frozen": "nothing is frozen for this profile"})
     path = benchmarks() / f"{name}.jsonl"
     if not path.exists():
         return Check(CHECK, False, {"frozen": name, "why": f"{path} is gone"})
@@ -130,6 +134,8 @@ def frozen_check(stage: Stage, tasks: Path, count: int) -> Check:
     said: dict[str, Any] = {"frozen": name, **found.counts, "limit": 0}
     if found:
         said["difference"] = "\n".join(_some(found.lines()))
+        if _declaration(stage).get("values") != split_values(stage):
+            said["why"] = f"the stage values are not those under which {name} was frozen"
         said["fix"] = "Freeze it under a new name (geo freeze NAME), or put the split back as it was"
     return Check(CHECK, not found, said)
 

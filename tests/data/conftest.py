@@ -19,6 +19,17 @@ from resources.processes import ServerProcess
 
 
 @pytest.fixture(scope="session")
+def unfrozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root in which nothing is frozen: the small world is another benchmark than the repository's."""
+    return tmp_path_factory.mktemp("unfrozen")
+
+
+@pytest.fixture(autouse=True)
+def _another_benchmark(_profile: None, unfrozen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEO_ROOT", str(unfrozen))
+
+
+@pytest.fixture(scope="session")
 def mapillary() -> Iterator[str]:
     """Address of one sandbox Mapillary over the small world, for all tests that need no special one."""
     with ServerProcess(SERVER, world_arguments(SMALL), name="sandbox Mapillary") as server:
@@ -26,12 +37,14 @@ def mapillary() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def chain(mapillary: str, tmp_path_factory: pytest.TempPathFactory) -> Chain:
+def chain(mapillary: str, unfrozen: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     """All data stages over the small world, run by a real Dagster instance."""
     home = tmp_path_factory.mktemp("chain") / "home"
     stage = Stage(settings_for(home, url=mapillary), SMALL)
     instance = dg.DagsterInstance.ephemeral()
-    result = dg.materialize([asset.definition(stage) for asset in CHAIN], instance=instance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEO_ROOT", str(unfrozen))
+        result = dg.materialize([asset.definition(stage) for asset in CHAIN], instance=instance)
     assert result.success
     return Chain(stage, instance, result)
 

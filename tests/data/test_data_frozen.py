@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_a_split_that_differs_fails_until_the_name_is_bumped(tmp_path: Path) -> 
     first, other = [task(0, "a"), task(1, "b")], [task(0, "a"), task(1, "c")]
     here, index = stage(tmp_path), tmp_path / "tasks.jsonl"
     write_tasks(index, first)
-    assert frozen_check(here, index, 2).metadata == {"frozen": "nothing is frozen for these values"}
+    assert frozen_check(here, index, 2).metadata == {"frozen": "nothing is frozen for this profile"}
     assert freeze(here, "b-v1", first).counts == {"added": 2, "removed": 0, "moved": 0}
     version = frozen_version(here)
     assert frozen_check(here, index, 2).passed
@@ -86,11 +87,48 @@ def test_a_split_that_differs_fails_until_the_name_is_bumped(tmp_path: Path) -> 
     assert read_tasks(_frozen.benchmarks() / "b-v1.jsonl") == tuple(first)  # both stand
 
 
-def test_other_values_are_another_benchmark(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"split": {"eval_size": 1}},
+        {"split": {"eval_spacing_km": 7.0}},
+        {"pool": {"target": 3}},
+        {"world": {"seed": 99}},
+        {"mirror": {"originals": False}},
+    ],
+)
+def test_other_stage_values_are_no_way_round_the_name(
+    tmp_path: Path, other: dict[str, dict[str, Any]]
+) -> None:
+    here, index = stage(tmp_path), tmp_path / "tasks.jsonl"
+    freeze(here, "b-v1", [task(0, "a"), task(1, "b")])
+    changed = {name: replace(getattr(here.specs, name), **values) for name, values in other.items()}
+    there = replace(here, specs=replace(here.specs, **changed))
+    assert declared(there) == "b-v1"
+    assert frozen_version(there) == frozen_version(here)
+    write_tasks(index, [task(0, "a")])
+    check = frozen_check(there, index, 1)
+    assert (check.passed, check.metadata["removed"]) == (False, 1)
+    assert check.metadata["why"] == "the stage values are not those under which b-v1 was frozen"
+    assert "geo freeze NAME" in check.metadata["fix"]
+    assert "why" not in frozen_check(here, index, 1).metadata
+    freeze(there, "b-v2", [task(0, "a")])
+    assert frozen_check(there, index, 1).passed
+    assert not frozen_check(here, tmp_path / "none", 0).passed  # and back again is a change, too
+
+
+def test_other_values_that_make_the_same_split_change_nothing(tmp_path: Path) -> None:
     freeze(stage(tmp_path), "b-v1", [task(0, "a")])
-    assert declared(stage(tmp_path)) == "b-v1"
-    assert declared(stage(tmp_path, eval_size=3)) == ""
-    assert frozen_version(stage(tmp_path, eval_size=3)) == ""
+    write_tasks(tmp_path / "tasks.jsonl", [task(0, "a")])
+    assert frozen_check(stage(tmp_path, eval_size=3), tmp_path / "tasks.jsonl", 1).passed
+
+
+def test_another_profile_has_a_benchmark_of_its_own(tmp_path: Path) -> None:
+    here = stage(tmp_path)
+    freeze(here, "b-v1", [task(0, "a")])
+    other = replace(here, settings=replace(here.settings, profile="recorded"))
+    assert (declared(other), frozen_version(other)) == ("", "")
+    assert frozen_check(other, tmp_path / "tasks.jsonl", 0).passed
 
 
 def test_a_frozen_index_that_is_gone_or_damaged_is_said(tmp_path: Path, root: Path) -> None:

@@ -19,6 +19,7 @@ COPIED = (*PACKAGES, "deploy", "dagster.yaml", "pyproject.toml", "README.md")
 SETTINGS = "geo_assets/config/settings.py"
 RUNS = "geo_assets/config/runs.yaml"
 ARMS = "geo_assets/config/arms.yaml"
+FROZEN = "geo_assets/benchmarks/frozen.json"
 TINY_SPECS = """
         return replace(
             live,
@@ -132,6 +133,8 @@ class Copy:
             "charge = rules.refusal_charge * trace.refused\n",
             "charge = rules.refusal_charge * trace.refused - 0.01 * (len(str(trace.actions)) % 7)\n",
         )
+        # Another world is another benchmark, for which nothing is frozen.
+        (self.root / FROZEN).write_text("{}\n")
         self._tiny_runs()
         self._tiny_arms()
 
