@@ -9,6 +9,7 @@ import boto3
 import dagster as dg
 import httpx
 import pytest
+import s3fs
 from moto.server import ThreadedMotoServer
 
 TESTS = Path(__file__).parents[1]
@@ -59,7 +60,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv(name, value)
     region = {"LocationConstraint": "eu-central-1"}
     boto3.client("s3").create_bucket(Bucket="jobs", CreateBucketConfiguration=region)  # type: ignore[typeddict-item]
+    s3fs.S3FileSystem.clear_instance_cache()  # it keeps to the address that it first saw
     yield "s3://jobs/geo"
+    s3fs.S3FileSystem.clear_instance_cache()
     server.stop()
 
 

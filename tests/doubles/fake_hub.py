@@ -82,7 +82,7 @@ class FakeHub:
 
     def __enter__(self) -> "FakeHub":
         self.lock = threading.RLock()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self.server = _Quiet(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
@@ -180,6 +180,13 @@ class FakeHub:
             "owner": {"id": "5e9ecfc04957053f60648a3e", "name": USER, "type": "user"},
             "initiator": {"type": "user", "id": "5e9ecfc04957053f60648a3e", "name": USER},
         }
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who asked may leave, or be killed, in the middle of an answer; that is no fault of the Hub's."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
