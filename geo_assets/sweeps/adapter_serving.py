@@ -64,12 +64,15 @@ class Serving:
         key: bearer token.
         kept: the server, where it is a process of ours.
         cost: what a job that served them cost; there once it has been torn down.
+        ours: a process or a job of ours, which serves what this sweep handed to it. Its folders have other
+            paths every time, and say nothing.
     """
 
     base_url: str
     key: SecretStr | None = None
     kept: tuple[KeptServer, ...] = ()
     cost: Mapping[str, object] = field(default_factory=dict)
+    ours: bool = True
 
 
 def check_lineage(pair: Pair) -> None:
@@ -169,7 +172,7 @@ def live_endpoint(environ: Mapping[str, str]) -> Serving | None:
     if not address.startswith(("http://", "https://")):
         raise GeoError(f"{ADDRESS_VARIABLE}={address} is no address", "It begins with http:// or https://")
     key = environ.get(KEY_VARIABLE, "")
-    return Serving(f"{address.removesuffix('/v1')}/v1", SecretStr(key) if key else None)
+    return Serving(f"{address.removesuffix('/v1')}/v1", SecretStr(key) if key else None, ours=False)
 
 
 def pair_hosting(sweep: AdapterSweep, pair: Pair) -> Hosting:

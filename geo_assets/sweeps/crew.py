@@ -90,12 +90,16 @@ class OwnSession:
         self._stopped = stopped
         self._kept = kept
         self._env: GeoGuessrEnv | None = None
+        self.opening = ""
+        """What the environment said at the start of the last episode."""
 
     def reset(self, split: str, index: int) -> GeoObservation:
         """Start an episode."""
         if self._env is None:
             self._env = GeoGuessrEnv(self._url)
-        return self._env.reset(split=split, index=index).observation
+        seen = self._env.reset(split=split, index=index).observation
+        self.opening = f"{seen.prompt}\n{seen.feedback}"
+        return seen
 
     def step(self, action: dict[str, Any]) -> GeoObservation:
         """Play one action."""
@@ -264,7 +268,7 @@ class Crew:
             wall_s=round(time.monotonic() - began, 3),
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        return _record(plan, played, task, sample, seed), timing
+        return _record(plan, played, session.opening, task, sample, seed), timing
 
 
 def seed_of(arm: ArmSpec, sample: int) -> int:
@@ -281,7 +285,7 @@ def request_sampling(arm: ArmSpec) -> dict[str, Any]:
     return body | sampling.extra
 
 
-def _record(plan: Task, played: Played, task: int, sample: int, seed: int) -> EpisodeRecord:
+def _record(plan: Task, played: Played, opening: str, task: int, sample: int, seed: int) -> EpisodeRecord:
     return EpisodeRecord(
         arm=plan.arm.slug,
         split=SPLIT,
@@ -291,7 +295,7 @@ def _record(plan: Task, played: Played, task: int, sample: int, seed: int) -> Ep
         seed=seed,
         opening_sha256=played.opening_sha256,
         turns=played.turns,
-        result=result_of(played),
+        result=result_of(played, opening),
         provenance=Provenance(
             environment_version=plan.environment_version,
             harness_version=plan.harness_version,
