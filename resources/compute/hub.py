@@ -9,6 +9,7 @@ take the namespace's token as bearer.
 """
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ import tenacity
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
-from resources.compute.labels import allowed
+from resources.compute.labels import SUBMIT, allowed
 from resources.compute.protocol import ComputeError, Job, JobRequest, JobStatus, JobVanished, State
 from resources.hub import AGAIN, hub_endpoint
 
@@ -79,12 +80,14 @@ class HubJobs:
         """Start a job; where the Hub's answer was lost, the one that it has started all the same."""
         if not allowed(request.labels):
             raise GeoError(f"The labels of {request.name} are not what the Hub takes: {dict(request.labels)}")
+        # Jobs of earlier requests carry the other labels too, and may have ended long ago.
+        mine = {SUBMIT: uuid.uuid4().hex}
         tried = False
 
         def launch() -> Any:
             nonlocal tried
             # A 5xx says nothing about whether the job runs.
-            if tried and (found := self._list(request.labels)):
+            if tried and (found := self._list(mine)):
                 return found[0]
             tried = True
             return self._api.run_job(
@@ -95,7 +98,7 @@ class HubJobs:
                 flavor=request.flavor,
                 timeout=int(request.timeout_s),
                 name=request.name,
-                labels=dict(request.labels),
+                labels={**request.labels, **mine},
                 expose=list(request.ports) or None,
                 namespace=self._namespace,
             )

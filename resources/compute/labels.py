@@ -20,6 +20,8 @@ FINGERPRINT: Final = "geo-fingerprint"
 """Code version, spec and parents' data versions: a job with the same one makes the same thing."""
 LAUNCH: Final = "geo-launch"
 """Which launch of them: names the folder of its payload and its artifacts."""
+SUBMIT: Final = "geo-submit"
+"""Which request started it: no two jobs of a rented place share one."""
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,100}")
 

@@ -77,6 +77,19 @@ def test_a_job_that_was_left_running_is_gone_on_with(away: FakeHub) -> None:
         next(entered.gen)
 
 
+def test_a_lost_answer_is_never_an_earlier_server(away: FakeHub) -> None:
+    settings = load_compute(lab_stage().settings)
+    with hosted_endpoint(hosting(), settings, lambda text: None) as first:
+        pass
+    away.faults.storm("POST /api/jobs/tester", count=1)
+    with hosted_endpoint(hosting(), settings, lambda text: None) as second:
+        assert second.job.id != first.job.id
+    away.faults.lose_reply()
+    with hosted_endpoint(hosting(), settings, lambda text: None) as third:
+        assert list(ServedModels(third.base_url, third.key).cards()) == ["m"]
+    assert away.launches() == 3
+
+
 def test_another_model_a_death_and_a_late_start_are_told(away: FakeHub, tmp_path: Path) -> None:
     settings = load_compute(lab_stage().settings)
     with (
