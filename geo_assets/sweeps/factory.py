@@ -132,7 +132,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         else:
             with (
                 served_environment(config, arm.runtime.workers, arm.slug) as served,
-                served_model(arm, config, run.say) as model,
+                served_model(arm, config, run.say, run.purpose) as model,
             ):
                 kept = (served, *model.kept)
                 plan = mending(kept, lambda: make_plan(arm, served.url, environment.data_version, harness))

@@ -24,7 +24,7 @@ from geo_assets.config.compute import ComputeSettings, flavor_for, load_compute,
 from geo_assets.config.prices import load_prices
 from geo_assets.config.settings import load_settings
 from geo_assets.lineage.costs import Estimate
-from geo_assets.lineage.jobs import Payload, cost_metadata
+from geo_assets.lineage.jobs import Payload, cost_metadata, note
 from geo_assets.lineage.versions import content_version
 from geo_assets.sweeps.serve_job import FREE_PORT
 from geo_assets.sweeps.served_models import Card, ServedModels
@@ -44,6 +44,7 @@ from resources.compute import (
 )
 from resources.compute.artifacts import put_folder, remove_folder
 from resources.compute.inside import PAYLOAD
+from resources.compute.labels import LIMIT, MAKING, PURPOSE
 from resources.endpoints import ProviderError
 from resources.hub import observe_model
 
@@ -73,6 +74,7 @@ class Hosting:
         hardware: as `prices.yaml` names it.
         start_s: how long it may take until it answers, waiting for hardware included.
         timeout_s: time limit of the job.
+        purpose: what it is served for; two purposes do not share a server.
         env: variables set for it.
     """
 
@@ -85,6 +87,7 @@ class Hosting:
     hardware: str = HARDWARE
     start_s: float = 1800.0
     timeout_s: float = 4 * 3600.0
+    purpose: str = MAKING
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -152,9 +155,10 @@ def hosted_endpoint(
         ASSET: hosting.asset,
         FINGERPRINT: content_version(served),
         LAUNCH: "served",
+        PURPOSE: hosting.purpose,
     }
     # By content and not by launch: who goes on with a job that was left running knows where its folders are.
-    carried = f"{settings.jobs_url}/{hosting.asset}/served-{labels[FINGERPRINT][:12]}"
+    carried = f"{settings.jobs_url}/{hosting.asset}/served-{hosting.purpose}-{labels[FINGERPRINT][:12]}"
     hosted: Hosted | None = None
     try:
         job = next((job for job in compute.find(labels) if job.live), None)
@@ -164,6 +168,7 @@ def hosted_endpoint(
             say(f"Launched job {job.id} on {flavor} to serve {hosting.model}: {job.url}")
         else:
             say(f"Going on with job {job.id}, which serves {hosting.model} already: {job.url}")
+        note(settings, job)
         hosted = _answering(compute, job, hosting, settings, say)
         yield hosted
     finally:
@@ -210,7 +215,7 @@ def _request(
     return JobRequest(
         name=hosting.asset,
         command=command,
-        labels=labels,
+        labels={**labels, LIMIT: str(int(hosting.timeout_s))},
         timeout_s=hosting.timeout_s,
         flavor=flavor,
         image=settings.image if rented else "",
@@ -269,7 +274,7 @@ def _check(cards: Mapping[str, Card], hosting: Hosting, address: str) -> None:
 
 
 @contextmanager
-def served_arm(arm: ArmSpec, say: Callable[[str], None] = print) -> Iterator[Hosted]:
+def served_arm(arm: ArmSpec, say: Callable[[str], None] = print, purpose: str = MAKING) -> Iterator[Hosted]:
     """An arm's model, served by a job at the commit that its repository is at now.
 
     Raises:
@@ -282,6 +287,7 @@ def served_arm(arm: ArmSpec, say: Callable[[str], None] = print) -> Iterator[Hos
         model=arm.model,
         root=arm.model,
         command=vllm_command(arm.model, commit, arm.model),
+        purpose=purpose,
     )
     with hosted_endpoint(hosting, settings, say) as hosted:
         yield hosted

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compute_lab import HERE, lab_stage, rented
@@ -17,11 +18,11 @@ from geo_assets.sweeps.serving import served_model
 from resources.compute import ASSET, PROJECT, PROJECT_NAME, JobFailed
 
 
-def hosting(*more: str, root: str = "owner/model", **changes: float) -> Hosting:
+def hosting(*more: str, root: str = "owner/model", **changes: Any) -> Hosting:
     """A tiny server as a job."""
     command = ("python", "-m", "tiny_server", "--model", "m", "--root", "owner/model", "--port", str(PORT))
     env = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ["PYTHONPATH"]])}
-    return Hosting("sweep_m", "m", root, (*command, *more), env=env, **changes)  # type: ignore[arg-type]
+    return Hosting("sweep_m", "m", root, (*command, *more), env=env, **changes)
 
 
 @pytest.fixture
@@ -102,6 +103,12 @@ def test_another_model_a_death_and_a_late_start_are_told(away: FakeHub, tmp_path
         hosted_endpoint(hosting("--dies"), settings, lambda text: None),
     ):
         pass
+    with (
+        pytest.raises(JobFailed, match=r"last words: my token is \*\*\*") as told,
+        hosted_endpoint(hosting("--says-token"), settings, lambda text: None),
+    ):
+        pass
+    assert away.token not in str(told.value)
     away.scheduling_s = 60
     with (
         pytest.raises(GeoError, match="did not serve m within 0 s"),
