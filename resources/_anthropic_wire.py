@@ -5,15 +5,15 @@ one message, tool results stand first in it, pictures are base64 blocks, argumen
 back is put into OpenAI's words: `tool_use` is `tool_calls`, `max_tokens` is `length`. The API takes no seed.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import SecretStr
 
-from resources._sdk_calls import asked, count, loopback, reason, refuse_error, text
+from resources._sdk_calls import asked, costing, loopback, paid, reason, refuse_error, text
 from resources.bounded_http import BoundedClient
-from resources.replies import Card, ProviderError, Reply, ToolCall, Usage, cards_of
+from resources.model_json import read_json, write_json
+from resources.replies import Card, ProviderError, Reply, ToolCall, cards_of
 
 FINISH = {
     "end_turn": "stop",
@@ -25,8 +25,12 @@ FINISH = {
     "pause_turn": "pause_turn",
 }
 """Reasons that end a reply, and OpenAI's words for them; it has none for a turn that may go on."""
+READ = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+WRITTEN = "output_tokens"
 DEFAULT_MAX_TOKENS = 4096
 """The API wants a limit; what the arms file says by default."""
+NO_THINKING = {"type": "disabled"}
+"""What a model that is told nothing does depends on it, and thoughts are not carried from turn to turn."""
 
 Block = dict[str, Any]
 
@@ -67,8 +71,9 @@ class AnthropicWire:
         )
         secret = self._secret.get_secret_value()
         answer = asked(self._sdk, call, self._address, secret)
-        refuse_error(answer, self._address)
-        return reply_of(answer).without(secret)
+        with costing(paid(answer, READ, WRITTEN)):
+            refuse_error(answer, self._address)
+            return reply_of(answer).without(secret)
 
     def cards(self) -> dict[str, Card]:
         """What it says it serves; of a long list the first thousand."""
@@ -84,7 +89,10 @@ def request_body(
     sampling: Mapping[str, Any],
 ) -> dict[str, Any]:
     """A request to `/v1/messages` for a conversation in OpenAI's messages."""
-    body: dict[str, Any] = {"model": model, "max_tokens": DEFAULT_MAX_TOKENS, **sampling}
+    body: dict[str, Any] = {"model": model, "max_tokens": DEFAULT_MAX_TOKENS, "thinking": NO_THINKING}
+    body |= sampling
+    if body["thinking"] is None:  # for a model that knows no such field
+        del body["thinking"]
     if "stop" in body:
         body["stop_sequences"] = body.pop("stop")
     system = [text(message.get("content")) for message in messages if message.get("role") == "system"]
@@ -120,20 +128,18 @@ def reply_of(answer: Mapping[str, Any]) -> Reply:
         ToolCall(
             text(str(block.get("id") or f"call_{number}")),
             text(str(block.get("name"))),
-            text(json.dumps(block.get("input") or {}, ensure_ascii=False)),
+            text(write_json(block.get("input") or {}, ascii_only=False)),
         )
         for number, block in enumerate(blocks)
         if block.get("type") == "tool_use"
     )
     empty = not words.strip() and not calls and not thoughts.strip()
-    usage = answer.get("usage") or {}
-    read = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return Reply(
         text=words,
         tool_calls=calls,
         reasoning=text(thoughts),
         finish_reason=reason(answer.get("stop_reason"), FINISH, empty),
-        usage=Usage(sum(count(usage, name) for name in read), count(usage, "output_tokens")),
+        usage=paid(answer, READ, WRITTEN),
         model_reported=text(answer.get("model")),
     )
 
@@ -148,7 +154,7 @@ def _sides(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         found[-1]["content"] += _blocks(message)
     for message in found:
         message["content"].sort(key=lambda block: block["type"] != "tool_result")
-    return found
+    return [message for message in found if message["content"]]
 
 
 def _blocks(message: Mapping[str, Any]) -> list[Block]:
@@ -162,7 +168,8 @@ def _blocks(message: Mapping[str, Any]) -> list[Block]:
         ]
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": text(content)}]
-    blocks = [_part(part) for part in parts if part.get("type") != "text" or part.get("text")]
+    # The API refuses blank text, which models write beside their calls.
+    blocks = [_part(part) for part in parts if part.get("type") != "text" or text(part.get("text")).strip()]
     for call in message.get("tool_calls") or ():
         function = call["function"]
         blocks.append(
@@ -170,7 +177,7 @@ def _blocks(message: Mapping[str, Any]) -> list[Block]:
                 "type": "tool_use",
                 "id": call["id"],
                 "name": function["name"],
-                "input": json.loads(function["arguments"] or "{}"),
+                "input": read_json(function["arguments"] or "{}"),
             }
         )
     return blocks

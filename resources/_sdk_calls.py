@@ -7,21 +7,31 @@ the key they were given, and answers are kept on disk.
 """
 
 import ipaddress
-import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from resources.bounded_http import TooLong
-from resources.replies import ProviderError, cut, without_halves
+from resources.model_json import read_json, write_json
+from resources.replies import ProviderError, Usage, cut, without_halves
 
 OVERLOADED = 529
 SAID_LENGTH = 300
 BROKEN_OFF = re.compile(r"error|abort|cancel|fail|time.?out|unavailable|overload", re.IGNORECASE)
 """In a finish reason: it is the provider who ended the reply, and what there is of it is not all."""
+TOO_LONG = re.compile(
+    # OpenAI's code, vLLM's and Anthropic's sentences, and what others say in about the same words.
+    r"context_length_exceeded|maximum (?:context|model) length|prompt is too long|input is too long"
+    r"|max_new_tokens.{0,3} must be <=|exceeds? the maximum number of (?:input )?tokens"
+    r"|(?:exceed|too long|too large|longer than|greater than).{0,200}\bcontext (?:length|window|limit|size)"
+    r"|\bcontext (?:length|window|limit|size).{0,200}(?:exceed|too long|too large|longer than|greater than)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""In the body of a 4xx: the conversation and the room for a reply exceed the model's window."""
 MOST_TOKENS = 10**8
 """Of one call; no context is as long, and what is larger would overflow the tables' integers in a sum."""
 
@@ -77,7 +87,28 @@ def count(usage: Any, name: str) -> int:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else 0
 
 
-def refuse_error(answer: dict[str, Any], address: str) -> None:
+def paid(answer: Mapping[str, Any], read: Sequence[str], written: str) -> Usage:
+    """The tokens of an answer, whatever else is in it.
+
+    Args:
+        answer: the JSON object.
+        read, written: the names under which its `usage` counts them.
+    """
+    usage = answer.get("usage")
+    return Usage(sum(count(usage, name) for name in read), count(usage, written))
+
+
+@contextmanager
+def costing(usage: Usage) -> Iterator[None]:
+    """Whatever fault an answer turns out to be within the block, its tokens were paid for."""
+    try:
+        yield
+    except ProviderError as error:
+        error.usage = usage
+        raise
+
+
+def refuse_error(answer: Mapping[str, Any], address: str) -> None:
     """Make sure that an answer with status 200 does not hold a provider's error all the same.
 
     Raises:
@@ -87,7 +118,7 @@ def refuse_error(answer: dict[str, Any], address: str) -> None:
     if not error:
         return
     said = error.get("message") if isinstance(error, dict) else error
-    words = " ".join(text(said if isinstance(said, str) else json.dumps(said)).split())[:SAID_LENGTH]
+    words = " ".join(text(said if isinstance(said, str) else write_json(said)).split())[:SAID_LENGTH]
     raise ProviderError("no_choices", f"{address} answered 200 with an error: {words}")
 
 
@@ -138,8 +169,8 @@ def retry_after_s(value: str | None) -> float | None:
 def _object(response: Any, address: str, secret: str) -> dict[str, Any]:
     kind = cut(response.headers.get("content-type", "unknown type"), secret)
     try:
-        answer = cut(json.loads(_body(response)), secret)
-    except (ValueError, RecursionError):
+        answer = cut(read_json(_body(response)), secret)
+    except ValueError:
         if _html(response):
             raise ProviderError("html", f"{address} answered {kind} instead of JSON") from None
         raise ProviderError("not_json", f"{address} answered {kind} that is no whole JSON") from None
@@ -166,7 +197,7 @@ def _status_error(response: Any, address: str, secret: str) -> ProviderError:
         return ProviderError("server", problem, retry_after_s=after)
     if _html(response):
         return ProviderError("tunnel", f"{address} answered {status} with a page, as a dead tunnel does")
-    return ProviderError("refused", problem)
+    return ProviderError("context" if TOO_LONG.search(said) else "refused", problem)
 
 
 def _html(response: Any) -> bool:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from resources.replies import ANSWERED, FAULTS, Reply, Usage
+from resources.replies import ANSWERED, FAULTS, NO_TOKENS, Reply, Usage
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Tally:
-    """Calls by what they ended in, and the tokens of those that were answered."""
+    """Calls by what they ended in, and their tokens, those of answers that were faults among them."""
 
     causes: Mapping[str, int]
     prompt_tokens: int = 0
@@ -59,21 +59,24 @@ class Calls:
     def answered(self, usage: Usage) -> None:
         """A call gave a reply."""
         with self._lock:
-            self._causes[ANSWERED] += 1
-            self._usage = Usage(
-                self._usage.prompt_tokens + usage.prompt_tokens,
-                self._usage.completion_tokens + usage.completion_tokens,
-            )
+            self._count(ANSWERED, usage)
 
-    def failed(self, fault: str) -> None:
-        """A call ended in a fault."""
+    def failed(self, fault: str, usage: Usage = NO_TOKENS) -> None:
+        """A call ended in a fault, which may have cost tokens."""
         with self._lock:
-            self._causes[fault] += 1
+            self._count(fault, usage)
 
     def tally(self) -> Tally:
         """As it stands now."""
         with self._lock:
             return Tally(dict(self._causes), self._usage.prompt_tokens, self._usage.completion_tokens)
+
+    def _count(self, cause: str, usage: Usage) -> None:
+        self._causes[cause] += 1
+        self._usage = Usage(
+            self._usage.prompt_tokens + usage.prompt_tokens,
+            self._usage.completion_tokens + usage.completion_tokens,
+        )
 
 
 def causes_of(replies: Iterable[Reply]) -> dict[str, int]:

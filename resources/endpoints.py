@@ -11,12 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from pydantic import SecretStr
 
+from resources._sdk_calls import costing
 from resources.calls import Calls
 from resources.pacing import MAX_PAUSE_S, Abandoned, Pacing
+from resources.raw_markup import call_as_text
 from resources.replies import (
     Card,
     Fault,
@@ -37,7 +40,13 @@ __all__ = [
     "Usage",
 ]
 
-Dialect = Literal["openai", "anthropic"]
+Dialect = Literal["compatible", "router", "openai", "anthropic"]
+"""Chat completions as everybody speaks them, with a provider's name in the model's id, as OpenAI itself wants
+them; and Anthropic's Messages."""
+CALL_FIX = (
+    "Serve the model with its own parser (tool_parser of the arm, where a job serves it), or declare the arm "
+    "with protocol json"
+)
 _RATE: frozenset[Fault] = frozenset({"rate_limit", "overloaded"})
 
 
@@ -87,7 +96,7 @@ class ChatEndpoint:
         timeout_s: float = 120.0,
         attempts: int = 5,
         backoff_s: float = 1.0,
-        dialect: Dialect = "openai",
+        dialect: Dialect = "compatible",
         most: int = 64,
     ) -> None:
         self.base_url = base_url.rstrip("/")
@@ -97,6 +106,8 @@ class ChatEndpoint:
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._abandoned = threading.Event()
+        self._reads_calls = threading.Event()
+        self._routed = dialect == "router"
         self._wire = _wire(dialect)(self.base_url, key or SecretStr("none"), timeout_s)
 
     def __repr__(self) -> str:
@@ -109,6 +120,10 @@ class ChatEndpoint:
     def abandon(self) -> None:
         """Let whoever waits for a turn or a retry give up at once; requests on the way end by themselves."""
         self._abandoned.set()
+
+    def reads_calls(self) -> None:
+        """Note that this endpoint makes calls of a model's words, as earlier episodes have shown."""
+        self._reads_calls.set()
 
     def complete(
         self,
@@ -179,20 +194,41 @@ class ChatEndpoint:
             began = time.monotonic()
             try:
                 reply = self._ask(messages, tools, sampling, seed)
-                if not same_model(self.model, reply.model_reported):
-                    raise ProviderError(
-                        "wrong_model",
-                        f"{self.base_url} says that {reply.model_reported} answered where {self.model} "
-                        "was asked",
-                    )
+                with costing(reply.usage):
+                    self._judge(reply, tools)
             except ProviderError as error:
-                self.calls.failed(error.fault)
+                self.calls.failed(error.fault, error.usage)
                 if error.fault in _RATE:
                     self.pacing.refused(turn, error.retry_after_s)
                 raise
         self.calls.answered(reply.usage)
         self.pacing.answered()
         return replace(reply, latency_s=time.monotonic() - began)
+
+    def _judge(self, reply: Reply, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse a reply of another model, and a first call that came through as text.
+
+        An endpoint that has made a call of a model's words once can do it: what it leaves as text from then
+        on is the model's own fault.
+        """
+        if not same_model(self.model, reply.model_reported, routed=self._routed):
+            raise ProviderError(
+                "wrong_model",
+                f"{self.base_url} says that {reply.model_reported} answered where {self.model} was asked",
+            )
+        if reply.tool_calls:
+            self.reads_calls()
+        if not tools or reply.tool_calls or self._reads_calls.is_set():
+            return
+        offered = {str(tool.get("function", {}).get("name")) for tool in tools}
+        # A reasoning parser that finds no end of the thoughts takes the call for one.
+        if called := call_as_text(reply.text if reply.text.strip() else reply.reasoning, offered):
+            raise ProviderError(
+                "call_as_text",
+                f"{self.base_url} hands out a call of {called} by {self.model} as plain text, so its tool "
+                "parser is not this model's",
+                CALL_FIX,
+            )
 
     def _ask(
         self,
@@ -227,6 +263,6 @@ def _wire(dialect: Dialect) -> Callable[[str, SecretStr, float], Wire]:
         from resources._anthropic_wire import AnthropicWire
 
         return AnthropicWire
-    from resources._openai_wire import OpenAiWire
+    from resources._openai_wire import OWN_LIMIT, OpenAiWire
 
-    return OpenAiWire
+    return partial(OpenAiWire, limit=OWN_LIMIT) if dialect == "openai" else OpenAiWire

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from env_service.errors import GeoError
+from resources.model_json import with_strings
 
 Fault = Literal[
     "timeout",
@@ -23,6 +24,8 @@ Fault = Literal[
     "no_choices",
     "empty",
     "wrong_model",
+    "call_as_text",
+    "context",
     "refused",
 ]
 """Why a call gave no reply.
@@ -32,7 +35,9 @@ server: another 5xx, 408 or 409. tunnel: an HTML page with a status of 4xx, as a
 html: an HTML page with status 200. not_json: a body that is no JSON object, or none that can be read.
 no_choices: JSON without a choice or content, or with an error beside it. empty: no words, no call and no
 finish reason that ends a reply; or one that says that the provider broke off. wrong_model: the answer names
-another model than was asked. refused: any other 4xx (a key, a model or a request that is not accepted).
+another model than was asked. call_as_text: a tool call that the endpoint did not read as one. context: a 4xx
+that says that the conversation and the room for a reply exceed the model's window.
+refused: any other 4xx (a key, a model or a request that is not accepted).
 """
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -40,6 +45,19 @@ ANSWERED = "answered"
 """Under which calls that gave a reply are counted."""
 SILENT_FAULTS: frozenset[Fault] = frozenset({"tunnel", "html", "no_choices", "empty"})
 """Answers of an endpoint behind which no model speaks; none of them has a finish reason."""
+LASTING_FAULTS: frozenset[Fault] = frozenset({"call_as_text", "context", "refused"})
+"""The same request would meet them again."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens as the endpoint counted them; 0 where it says nothing."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+NO_TOKENS = Usage()
 
 
 class ProviderError(GeoError):
@@ -48,17 +66,27 @@ class ProviderError(GeoError):
     Attributes:
         fault: which kind.
         retryable: False where trying again cannot help (a key, model or request that is refused).
+        usage: tokens that the endpoint counted all the same, and asks to be paid.
         attempts: how often it was tried.
         faults: the fault of every attempt, this one last.
     """
 
-    def __init__(self, fault: Fault, problem: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self,
+        fault: Fault,
+        problem: str,
+        fix: str = "",
+        *,
+        retry_after_s: float | None = None,
+        usage: Usage = NO_TOKENS,
+    ) -> None:
         self.fault: Fault = fault
-        self.retryable = fault != "refused"
+        self.retryable = fault not in LASTING_FAULTS
         self.retry_after_s = retry_after_s
+        self.usage = usage
         self.attempts = 1
         self.faults: tuple[Fault, ...] = (fault,)
-        super().__init__(problem)
+        super().__init__(problem, fix)
 
 
 @dataclass(frozen=True)
@@ -68,14 +96,6 @@ class ToolCall:
     id: str
     name: str
     arguments: str
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Tokens as the endpoint counted them; 0 where it says nothing."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,6 +132,8 @@ class Reply:
 HIDDEN = "***"
 SECRET_LENGTH = 6
 _DATE = re.compile(r"\d{8}|\d{4}-\d{2}-\d{2}")
+_LATEST = re.compile(r"[-:]latest$")
+_FOLDER = re.compile(r"/|\.{1,2}/|~")
 
 
 @dataclass(frozen=True)
@@ -146,14 +168,13 @@ def cut(said: Any, secret: str) -> Any:
     "Bearer" and a key go wherever they stand. The bare key stays where it is too short to be one, or a word
     that is written where none is needed: "none" in a model's words is no secret.
     """
-    if isinstance(said, str):
-        said = re.sub(rf"(?i)bearer\s+{re.escape(secret)}", HIDDEN, said)
-        return said.replace(secret, HIDDEN) if len(secret) >= SECRET_LENGTH else said
-    if isinstance(said, list):
-        return [cut(part, secret) for part in said]
-    if isinstance(said, dict):
-        return {cut(name, secret): cut(part, secret) for name, part in said.items()}
-    return said
+    bearer = re.compile(rf"(?i)bearer\s+{re.escape(secret)}")
+
+    def hidden(words: str) -> str:
+        words = bearer.sub(HIDDEN, words)
+        return words.replace(secret, HIDDEN) if len(secret) >= SECRET_LENGTH else words
+
+    return with_strings(said, hidden)
 
 
 def without_halves(words: str) -> str:
@@ -166,17 +187,27 @@ def _name(value: Any) -> str:
     return without_halves(value) if isinstance(value, str) else ""
 
 
-def same_model(asked: str, reported: str) -> bool:
-    """Whether a reported id can be the model asked for.
+def same_model(asked: str, reported: str, *, routed: bool = False) -> bool:
+    """Whether a reported id can be the model asked for; an empty report says nothing.
 
-    Providers drop the suffix that names one of them, the organisation and the case, and add a date;
-    anything else is another model. An empty report says nothing.
+    Providers drop the organisation and the case, and say a date where none or `latest` was asked. A folder is
+    itself and no other, and what stands behind a colon belongs to the name: a size, or whose fine-tune it is.
+
+    Args:
+        asked: the id asked for.
+        reported: the id that an answer or a list of models says.
+        routed: a router was asked, whose ids end in `:` and the provider that is to answer.
     """
-    wanted, said = _plain(asked), _plain(reported)
-    return said in ("", wanted) or (
+    if not reported.strip():
+        return True
+    if _FOLDER.match(asked.strip()) or _FOLDER.match(reported.strip()):
+        return asked.strip() == reported.strip()
+    wanted, said = _LATEST.sub("", _plain(asked, routed)), _LATEST.sub("", _plain(reported, routed))
+    return said == wanted or (
         said.startswith(f"{wanted}-") and _DATE.fullmatch(said, len(wanted) + 1) is not None
     )
 
 
-def _plain(model: str) -> str:
-    return model.strip().rpartition("/")[2].partition(":")[0].lower().replace(".", "-")
+def _plain(model: str, routed: bool) -> str:
+    named = model.strip().partition(":")[0] if routed else model.strip()
+    return named.rpartition("/")[2].lower().replace(".", "-")

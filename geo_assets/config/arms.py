@@ -56,9 +56,14 @@ ARMS_FILE = Path(__file__).with_name("arms.yaml")
 Provider = Literal["sandbox", "openai", "anthropic", "hf_router", "openai_compatible", "self_hosted"]
 Protocol = Literal["tools", "json"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$", max_length=60)]
+ParserName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]*)?$", max_length=60)]
+Revision = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]*$", max_length=100)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 # Fields of a request that are said elsewhere: an `extra` of the same name would override them unseen.
-SAID_ELSEWHERE = ("max_tokens", "messages", "model", "n", "seed", "stream", "temperature", "tools", "top_p")
+SAID_ELSEWHERE = (
+    *("max_completion_tokens", "max_tokens", "messages", "model", "n", "seed", "stream", "temperature"),
+    *("tools", "top_p"),
+)
 _SLUG = re.compile(r"[a-z0-9_]{1,60}")
 LONG = 80
 
@@ -72,9 +77,15 @@ class _Frozen(BaseModel):
 
 
 class Sampling(_Frozen):
-    """How a reply is drawn; `extra` goes into the request body as it stands."""
+    """How a reply is drawn.
 
-    temperature: Annotated[float, Field(ge=0, le=2)] = 1.0
+    Attributes:
+        temperature, top_p: left out of the request where nothing is said; some models refuse to be told.
+        max_tokens: limit of a reply.
+        extra: goes into the request body as it stands.
+    """
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] = 4096
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
@@ -128,6 +139,9 @@ class ArmSpec(_Frozen):
         base_url: address, for `openai_compatible` and `self_hosted`.
         weights: where the served weights must come from, if the endpoint's model list says (vLLM's does): a
             repository or a folder; by default the model, where that is a repository's name.
+        revision: branch, tag or commit of the repository that a job of ours serves. What it meant when the
+            sweep began is served until the sweep ends, however often it is gone on with.
+        tool_parser, reasoning_parser: of the server that such a job starts; by default the model family's.
         price: for what it costs; no part of the identity.
         profiles: where the arm exists.
         runtime: operational knobs.
@@ -144,6 +158,9 @@ class ArmSpec(_Frozen):
     sampling: Sampling
     base_url: str = ""
     weights: str = ""
+    revision: Revision = "main"
+    tool_parser: ParserName = ""
+    reasoning_parser: ParserName | None = None
     price: PriceSpec | None = None
     profiles: tuple[Profile, ...]
     runtime: Runtime
@@ -165,6 +182,8 @@ class ArmSpec(_Frozen):
         `k` is left out, so that raising it adds passes and repeats none. The words of the protocol are in it.
         """
         own = {"slug", "provider", "model", "protocol", "max_turns", "sampling", "base_url", "weights"}
+        if self.by_job:
+            own |= {"revision", "tool_parser", "reasoning_parser"}
         return {**self.model_dump(mode="json", include=own), "prompt": prompt(self.protocol).version}
 
 

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from env_service.errors import GeoError
 from geo_assets.config.compute import ComputeSettings, flavor_for, open_compute
+from geo_assets.config.parsers import parsers_of
 from geo_assets.lineage.folders import Published
 from geo_assets.sweeps.adapter_arms import AdapterSweep
 from geo_assets.sweeps.kept import KeptServer
@@ -197,7 +198,8 @@ def pair_command(sweep: AdapterSweep, pair: Pair, adapter: str) -> tuple[str, ..
     """The vLLM server of both, for an adapter in a folder."""
     lora = ("--enable-lora", "--max-lora-rank", str(sweep.run.lora.r))
     modules = ("--lora-modules", f"{sweep.adapter.slug}={adapter}")
-    return (*vllm_command(pair.root, pair.revision, sweep.base.slug), *lora, *modules)
+    parsers = parsers_of(pair.root, sweep.base.sampling.extra)
+    return (*vllm_command(pair.root, pair.revision, sweep.base.slug, parsers), *lora, *modules)
 
 
 def serve_command(sweep: AdapterSweep, pair: Pair) -> str:

@@ -243,24 +243,27 @@ class Crew:
     def _play(self, session: OwnSession, sample: int, task: int) -> Outcome:
         plan, began = self._plan, time.monotonic()
         seed, sampling = seed_of(plan.arm, sample), request_sampling(plan.arm)
-        play, replies = PLAYS[plan.arm.protocol], list[Reply]()
+        play, causes = PLAYS[plan.arm.protocol], Counter[str]()
 
         def ask(messages: Any, tools: Any) -> Reply:
-            replies.append(self._endpoint.complete(messages, tools, sampling, seed))
-            return replies[-1]
+            try:
+                reply = self._endpoint.complete(messages, tools, sampling, seed)
+            except ProviderError as error:
+                causes.update(error.faults)
+                raise
+            causes.update(causes_of([reply]))
+            return reply
 
         try:
             played = session.replayed(lambda env: play(env, ask, plan.tools, SPLIT, task, plan.arm.max_turns))
         except ProviderError as error:
-            causes = Counter(causes_of(replies))
-            causes.update(error.faults)
             return Unscored(sample, task, error, dict(causes))
         timing = Timing(
             task_index=task,
             sample=sample,
             latencies_s=tuple(round(reply.latency_s, 4) for reply in played.replies),
             attempts=tuple(reply.attempts for reply in played.replies),
-            causes=causes_of(replies),
+            causes=dict(causes),
             wall_s=round(time.monotonic() - began, 3),
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -275,7 +278,9 @@ def seed_of(arm: ArmSpec, sample: int) -> int:
 def request_sampling(arm: ArmSpec) -> dict[str, Any]:
     """The arm's sampling as fields of a request."""
     sampling = arm.sampling
-    body: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+    body: dict[str, Any] = {"max_tokens": sampling.max_tokens}
+    if sampling.temperature is not None:
+        body["temperature"] = sampling.temperature
     if sampling.top_p is not None:
         body["top_p"] = sampling.top_p
     return body | sampling.extra

@@ -87,7 +87,8 @@ def check_card(cards: Mapping[str, Card], arm: ArmSpec, address: str, sweep: str
     """
     fix = f"Serve {arm.weights or arm.model} as {arm.model}, then run: geo sweep {sweep}"
     listed = cards.get(arm.model) or next(
-        (c for name, c in cards.items() if same_model(arm.model, name)), None
+        (c for name, c in cards.items() if same_model(arm.model, name, routed=arm.provider == "hf_router")),
+        None,
     )
     if listed is None:
         known = ", ".join(sorted(cards)[:8]) + (", …" if len(cards) > 8 else "")

@@ -160,6 +160,8 @@ def run_sweep(
     todo = [key for key in plan.keys if key not in store.keys]
     say(f"{plan.arm.slug}: {len(plan.keys) - len(todo):,} of {len(plan.keys):,} episodes are there")
     scales.one_scale(store.records.values(), plan.slug)
+    if any(turn.tool for record in store.records.values() for turn in record.turns):
+        endpoint.reads_calls()
     run = _Run(plan, store, endpoint, len(todo), say)
     crew = Crew(plan, env_url, endpoint, todo, workers or plan.arm.runtime.workers, kept, run.may_begin)
     try:

@@ -23,12 +23,14 @@ from geo_assets.sweeps.protocol_tools import (
     flat_action,
     picture_parts,
     picture_sha256,
+    replied,
     spoken_action,
     text_part,
     turn_of,
     words_of,
 )
 from geo_assets.sweeps.records import Turn
+from resources.model_json import read_json, read_object_at, write_json
 from resources.replies import Reply, ToolCall
 
 NAME = "json"
@@ -60,7 +62,7 @@ def play(
         forced = forced or demanded
         content = message(opening, offered, max_turns, turns, shown, shown_by, demanded)
         digest = sha256_hex(canonical_json(content))
-        reply = ask([{"role": "user", "content": content}], ())
+        reply = replied(ask, [{"role": "user", "content": content}], (), replies)
         replies.append(reply)
         call = json_call(reply.text)
         action = flat_action(call, ops) if call else spoken_action(reply.text)
@@ -123,19 +125,19 @@ def json_call(text: str) -> ToolCall | None:
 
     Arguments that are no object come along as they are: the environment says what is wrong with them.
     """
-    decoder, start = json.JSONDecoder(), text.find("{")
+    start = text.find("{")
     for _ in range(MAX_OBJECTS):
         if start < 0:
             return None
         try:
-            value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
+            value, end = read_object_at(text, start)
+        except ValueError:
             end = start + 1
         else:
             if isinstance(value, dict) and isinstance(value.get("tool"), str) and value["tool"]:
                 # Half a surrogate pair is legal in JSON escapes and cannot be stored.
                 name, arguments = value["tool"].encode("utf-8", "replace").decode(), value.get("arguments")
-                return ToolCall("", name, "" if arguments is None else json.dumps(arguments))
+                return ToolCall("", name, "" if arguments is None else write_json(arguments))
         start = text.find("{", end)
     return None
 
@@ -145,7 +147,7 @@ def _shown(turn: Turn) -> str:
     if not turn.tool:
         return json.dumps(turn.text[:200], ensure_ascii=False)
     try:
-        arguments = json.loads(turn.arguments or "{}")
+        arguments = read_json(turn.arguments or "{}")
     except ValueError:
         arguments = turn.arguments
-    return json.dumps({"tool": turn.tool, "arguments": arguments}, ensure_ascii=False)
+    return write_json({"tool": turn.tool, "arguments": arguments}, ascii_only=False)

@@ -11,8 +11,8 @@ message behind the tool messages of the same reply. Tool definitions are the env
 """
 
 import base64
-import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,12 +21,17 @@ from env_service.models import MAX_RESPONSE, GeoObservation
 from geo_assets.sweeps.prompts import prompt
 from geo_assets.sweeps.records import Pose, Turn
 from resources.endpoints import Reply, ToolCall
+from resources.model_json import depth_of, read_json
+from resources.replies import ProviderError
 
 NAME = "tools"
 GUESS_TOOL = "submit_guess"
 GUESS_OP = "guess"
 MAX_ARGUMENTS = 500_000
-MAX_DEPTH = 8
+MAX_DEPTH = 6
+MAX_NAME = 64
+UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
+"""What OpenAI and Anthropic refuse in the name of a tool, in a conversation's history too."""
 MEDIA = {"view": "image/jpeg", "map": "image/png"}
 
 Tool = Mapping[str, Any]
@@ -144,7 +149,7 @@ def play(
             talk.add("user", demand())
             forced = True
         digest = talk.sha256
-        reply = ask(talk.messages, definitions)
+        reply = replied(ask, talk.messages, definitions, replies)
         replies.append(reply)
         shown: list[tuple[ToolCall, GeoObservation]] = []
         for number, call in enumerate(reply.tool_calls or (None,)):
@@ -159,6 +164,36 @@ def play(
         if not seen.done:
             _answer(talk, reply, shown)
     return Played(opening, tuple(turns), seen, tuple(replies), forced)
+
+
+def replied(
+    ask: Ask, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool], replies: Sequence[Reply]
+) -> Reply:
+    """The next reply of an episode.
+
+    A conversation that has outgrown the model's window is the doing of whoever made it long: the turn is
+    truncated before its first word, as where the window ends within a reply. Only an opening that does not
+    fit says that the endpoint is not fit for this.
+
+    Raises:
+        ProviderError: the endpoint gave none.
+    """
+    try:
+        return ask(messages, tools)
+    except ProviderError as error:
+        if error.fault != "context" or not replies:
+            raise
+        # It is no answered call, and is counted where it was asked.
+        return Reply(
+            text="",
+            tool_calls=(),
+            reasoning="",
+            finish_reason="length",
+            usage=error.usage,
+            model_reported=replies[-1].model_reported,
+            attempts=error.attempts,
+            faults=error.faults,
+        )
 
 
 def turn_of(
@@ -213,12 +248,19 @@ def parsed_arguments(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = read_json(text)
+        if not isinstance(value, dict) or depth_of(value) > MAX_DEPTH:
+            return None
         # 1e999, half surrogates or a megabyte do not fit the wire: no call that the environment could judge.
         size = len(canonical_json(value))
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
-    return value if isinstance(value, dict) and size < MAX_ARGUMENTS and _depth(value) < MAX_DEPTH else None
+    return value if size < MAX_ARGUMENTS else None
+
+
+def sendable(name: str) -> str:
+    """A tool's name as every API takes it back; a model may invent any."""
+    return UNSENDABLE.sub("_", name)[:MAX_NAME] or "_"
 
 
 def picture_sha256(seen: GeoObservation) -> str:
@@ -233,7 +275,7 @@ def _answer(talk: Conversation, reply: Reply, shown: Sequence[tuple[ToolCall, Ge
             "type": "function",
             # Some endpoints refuse a history whose arguments do not parse, so that it would never be scored.
             "function": {
-                "name": call.name,
+                "name": sendable(call.name),
                 "arguments": call.arguments if parsed_arguments(call.arguments) else "{}",
             },
         }
@@ -247,11 +289,6 @@ def _answer(talk: Conversation, reply: Reply, shown: Sequence[tuple[ToolCall, Ge
             pictures += [text_part(picture_after(call.name)), *picture_parts(seen)]
     if pictures:
         talk.add("user", pictures)
-
-
-def _depth(value: Any) -> int:
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, children), default=0)
 
 
 def words_of(reply: Reply, digest: str) -> dict[str, Any]:
@@ -286,7 +323,3 @@ def _pose(seen: GeoObservation) -> Pose:
         pitch_deg=seen.pitch_deg,
         fov_deg=seen.fov_deg,
     )
-
-
-def _refuse(name: str) -> Callable[[], None]:
-    raise ValueError(f"{name} is no JSON number")

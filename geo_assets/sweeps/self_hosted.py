@@ -17,17 +17,20 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from env_service.canonical import atomic_write
+from env_service.canonical import atomic_write, canonical_json
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
 from geo_assets.config.compute import ComputeSettings, flavor_for, load_compute, open_compute
+from geo_assets.config.parsers import Parsers, family_parsers, parsers_of
 from geo_assets.config.prices import load_prices
 from geo_assets.config.settings import load_settings
 from geo_assets.lineage.costs import Estimate
 from geo_assets.lineage.jobs import Payload, cost_metadata, note
 from geo_assets.lineage.versions import content_version
+from geo_assets.sweeps.episode_file import EPISODES
 from geo_assets.sweeps.serve_job import FREE_PORT
 from geo_assets.sweeps.served_models import Card, ServedModels
+from geo_assets.sweeps.store import SERVED
 from resources.compute import (
     ASSET,
     FINGERPRINT,
@@ -49,6 +52,7 @@ from resources.endpoints import ProviderError
 from resources.hub import observe_model
 
 PORT = 8000
+MODEL_LENGTH = 32768
 SERVE_JOB = "geo_assets.sweeps.serve_job"
 HARDWARE, EXPECTED_HOURS = "1xA100", 1.0
 """What a served model is given, and how long its sweep is expected to take before one was recorded."""
@@ -108,8 +112,19 @@ class Hosted:
     cost: dict[str, object] = field(default_factory=dict)
 
 
-def vllm_command(repo: str, revision: str, served_as: str, max_model_length: int = 32768) -> tuple[str, ...]:
-    """The command that serves a model of the Hub as the sweeps want it."""
+def vllm_command(
+    repo: str, revision: str, served_as: str, parsers: Parsers, max_model_length: int = MODEL_LENGTH
+) -> tuple[str, ...]:
+    """The command that serves a model of the Hub as the sweeps want it.
+
+    Args:
+        repo, revision: the weights.
+        served_as: the id by which it is asked.
+        parsers: what reads its calls and its thoughts; where there is none they stay in the reply's words.
+        max_model_length: tokens of a conversation and its reply.
+    """
+    calls = ("--enable-auto-tool-choice", "--tool-call-parser", parsers.tools) if parsers.tools else ()
+    thoughts = ("--reasoning-parser", parsers.reasoning) if parsers.reasoning else ()
     return (
         "vllm",
         "serve",
@@ -122,9 +137,8 @@ def vllm_command(repo: str, revision: str, served_as: str, max_model_length: int
         str(PORT),
         "--max-model-len",
         str(max_model_length),
-        "--enable-auto-tool-choice",
-        "--tool-call-parser",
-        "qwen3_coder",
+        *calls,
+        *thoughts,
         "--generation-config",
         "vllm",
     )
@@ -273,20 +287,79 @@ def _check(cards: Mapping[str, Card], hosting: Hosting, address: str) -> None:
         )
 
 
+def arm_parsers(arm: ArmSpec) -> Parsers:
+    """What reads the calls and thoughts of an arm's model; nothing has to read calls under `json`.
+
+    Raises:
+        UnknownFamily: see `parsers_of`.
+    """
+    if arm.protocol != "tools" and not arm.tool_parser and family_parsers(arm.model) is None:
+        return Parsers("", arm.reasoning_parser or "")
+    return parsers_of(arm.model, arm.sampling.extra, arm.tool_parser, arm.reasoning_parser)
+
+
+def served_commit(arm: ArmSpec, token: SecretStr | None, folder: Path | None, resolved: str = "") -> str:
+    """The commit that an arm's model is served at.
+
+    A sweep that has episodes goes on at the commit they were played at, wherever its repository has moved
+    since: two sets of weights are two models.
+
+    Args:
+        arm: whose model it is.
+        token: of the Hub.
+        folder: the sweep's, where the commit is kept beside the episodes; None where nothing is swept.
+        resolved: the commit of the base model that the arm follows, which is part of its sweep's identity.
+
+    Raises:
+        GeoError: the Hub does not have the model.
+    """
+    if not resolved and folder is not None and _episodes(folder) and (kept := _kept_commit(folder)):
+        return kept
+    commit = resolved or str(observe_model(arm.model, arm.revision, token=token).commit)
+    if folder is not None:
+        atomic_write(folder / SERVED, canonical_json({"model": arm.model, "commit": commit}))
+    return commit
+
+
+def _episodes(folder: Path) -> bool:
+    path = folder / EPISODES
+    return path.exists() and path.stat().st_size > 0
+
+
+def _kept_commit(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / SERVED).read_text(encoding="utf-8"))["commit"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
 @contextmanager
-def served_arm(arm: ArmSpec, say: Callable[[str], None] = print, purpose: str = MAKING) -> Iterator[Hosted]:
-    """An arm's model, served by a job at the commit that its repository is at now.
+def served_arm(
+    arm: ArmSpec,
+    say: Callable[[str], None] = print,
+    folder: Path | None = None,
+    purpose: str = MAKING,
+    commit: str = "",
+) -> Iterator[Hosted]:
+    """An arm's model, served by a job at the commit that its sweep has begun with.
+
+    Args:
+        arm: whose model it is.
+        say: told how far it is.
+        folder: the sweep's; None where nothing is swept.
+        purpose: what it is served for; see `Hosting`.
+        commit: to serve, where an asset has resolved it.
 
     Raises:
         GeoError: see `hosted_endpoint`; or the Hub does not have the model.
     """
     settings = load_compute(load_settings())
-    commit = observe_model(arm.model, "main", token=settings.token).commit
+    commit = served_commit(arm, settings.token, folder, commit)
     hosting = Hosting(
         asset=f"sweep_{arm.slug}",
         model=arm.model,
         root=arm.model,
-        command=vllm_command(arm.model, commit, arm.model),
+        command=vllm_command(arm.model, commit, arm.model, arm_parsers(arm)),
         purpose=purpose,
     )
     with hosted_endpoint(hosting, settings, say) as hosted:

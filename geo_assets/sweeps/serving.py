@@ -20,9 +20,10 @@ from geo_assets.sweeps.kept import KeptServer
 from geo_assets.sweeps.self_hosted import served_arm
 from geo_assets.sweeps.version import POLICY_SERVER
 from resources.compute.labels import MAKING
-from resources.endpoints import ChatEndpoint
+from resources.endpoints import ChatEndpoint, Dialect
 
 ENVIRONMENT_SERVER = "env_service.server"
+DIALECTS: Mapping[str, Dialect] = {"openai": "openai", "anthropic": "anthropic", "hf_router": "router"}
 SPARE_SESSIONS = 4
 IDLE_S = 3600.0
 """A model may think, and a provider may be retried, for longer than an idle player is waited for."""
@@ -70,10 +71,16 @@ def served_environment(config: Path, workers: int, slug: str = "ARM") -> KeptSer
 
 @contextmanager
 def served_model(
-    arm: ArmSpec, config: Path, say: Callable[[str], None] = print, purpose: str = MAKING
+    arm: ArmSpec,
+    config: Path,
+    say: Callable[[str], None] = print,
+    folder: Path | None = None,
+    purpose: str = MAKING,
+    commit: str = "",
 ) -> Iterator[Model]:
     """The arm's endpoint: a policy server of ours where the provider is the sandbox, and a job of ours where
-    the arm is self-hosted and names no address.
+    the arm is self-hosted and names no address. In `folder`, the sweep's, a job's commit is kept; see
+    `served_arm`.
 
     Raises:
         GeoError: a key or an address is missing or unusable, or the server or the job does not start.
@@ -85,7 +92,7 @@ def served_model(
         ) as server:
             yield from _open(arm, f"{server.url}/v1", None, (server,))
     elif arm.by_job:
-        with served_arm(arm, say, purpose) as hosted:
+        with served_arm(arm, say, folder, purpose, commit) as hosted:
             yield from _open(arm, hosted.base_url, hosted.key, cost=hosted.cost)
     else:
         yield from _open(arm, *far_end(arm, dict(os.environ)))
@@ -165,7 +172,7 @@ def _open(
         timeout_s=runtime.timeout_s,
         attempts=runtime.attempts,
         backoff_s=runtime.backoff_s,
-        dialect="anthropic" if arm.provider == "anthropic" else "openai",
+        dialect=DIALECTS.get(arm.provider, "compatible"),
         most=runtime.workers,
     )
     try:

@@ -8,6 +8,7 @@
     calls.json        what the calls of each run ended in, and their tokens
     endpoint.json     what the endpoint was found to be before and after
     unconfirmed.json  of a run that has not looked at its endpoint a second time: what it saw the first time
+    served.json       the commit that a job of ours serves the model at
     identity.json     for which environment, arm and harness the episodes are valid
     superseded/       episodes of another identity, under the date they were moved aside
     quarantined/      passes of an endpoint that turned out dead
@@ -43,6 +44,7 @@ TIMINGS = "timings.jsonl"
 UNSCORED = "unscored.jsonl"
 LOOKED = "endpoint.json"
 UNCONFIRMED = "unconfirmed.json"
+SERVED = "served.json"
 IDENTITY = "identity.json"
 OUTCOMES = "outcomes.parquet"
 # In the order of moving: what says that the folder is finished goes first, what says whose it is goes last.
@@ -56,6 +58,7 @@ FILES = (
     UNSCORED,
     CALLS,
     UNCONFIRMED,
+    SERVED,
     IDENTITY,
 )
 SHORT = 12

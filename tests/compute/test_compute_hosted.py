@@ -11,10 +11,21 @@ from fake_hub import FakeHub
 from env_service.errors import GeoError
 from geo_assets.config.arms import load_arms
 from geo_assets.config.compute import load_compute
+from geo_assets.config.parsers import Parsers, UnknownFamily, family_parsers
 from geo_assets.sweeps import self_hosted
-from geo_assets.sweeps.self_hosted import PORT, Hosting, WrongModelServed, hosted_endpoint, vllm_command
+from geo_assets.sweeps.lock import WriterLock
+from geo_assets.sweeps.self_hosted import (
+    PORT,
+    Hosting,
+    WrongModelServed,
+    arm_parsers,
+    hosted_endpoint,
+    served_commit,
+    vllm_command,
+)
 from geo_assets.sweeps.served_models import ServedModels
 from geo_assets.sweeps.serving import served_model
+from geo_assets.sweeps.store import SERVED, SweepStore
 from resources.compute import ASSET, PROJECT, PROJECT_NAME, JobFailed
 
 
@@ -119,17 +130,83 @@ def test_another_model_a_death_and_a_late_start_are_told(away: FakeHub, tmp_path
 
 
 def test_vllm_is_told_the_revision_and_the_port() -> None:
-    command = vllm_command("owner/model", "abc", "name")
+    command = vllm_command("owner/model", "abc", "name", Parsers("hermes", "qwen3"))
     assert command[:5] == ("vllm", "serve", "owner/model", "--revision", "abc")
     assert command[command.index("--port") + 1] == str(PORT)
+    assert command[command.index("--tool-call-parser") + 1] == "hermes"
+    assert command[command.index("--reasoning-parser") + 1] == "qwen3"
+    bare = vllm_command("owner/model", "abc", "name", Parsers("", ""))
+    assert not {"--tool-call-parser", "--enable-auto-tool-choice", "--reasoning-parser"} & set(bare)
+
+
+def test_a_sweep_goes_on_at_the_commit_that_its_episodes_were_played_at(
+    away: FakeHub, tmp_path: Path
+) -> None:
+    arm = load_arms("live").get("qwen3_5_4b").model_copy(update={"model": "owner/model"})
+    away.models["owner/model"] = {"main": "c" * 40, "v2": "e" * 40}
+    token = load_compute(lab_stage().settings).token
+    assert served_commit(arm, token, tmp_path) == "c" * 40
+    away.models["owner/model"]["main"] = "d" * 40
+    assert served_commit(arm, token, tmp_path) == "d" * 40, "nothing was played yet"
+    (tmp_path / "episodes.jsonl").write_text("{}\n")
+    away.models["owner/model"]["main"] = "f" * 40
+    assert served_commit(arm, token, tmp_path) == "d" * 40
+    assert served_commit(arm, token, None) == "f" * 40, "a look at the endpoint is no sweep"
+    other = arm.model_copy(update={"revision": "v2"})
+    assert arm.identity() != other.identity()
+    with WriterLock(tmp_path / "s", "s") as lock:
+        SweepStore(tmp_path / "s", lock, {"arm": arm.identity()})
+        (tmp_path / "s" / SERVED).write_text("{}")
+        SweepStore(tmp_path / "s", lock, {"arm": other.identity()})
+        assert not (tmp_path / "s" / SERVED).exists(), "it went aside with the episodes"
+    assert served_commit(other, token, tmp_path / "s") == "e" * 40
+
+
+@pytest.mark.parametrize(
+    ("slug", "parsers"),
+    [
+        ("qwen3_5_9b", Parsers("qwen3_coder")),
+        ("qwen3_5_0_8b", Parsers("qwen3_coder")),
+        ("qwen3_vl_4b_instruct", Parsers("hermes")),
+        ("qwen3_vl_2b_instruct", Parsers("hermes")),
+    ],
+)
+def test_each_family_is_served_with_its_own_parsers(slug: str, parsers: Parsers) -> None:
+    assert arm_parsers(load_arms("live").get(slug)) == parsers
+
+
+@pytest.mark.parametrize(
+    ("model", "parsers"),
+    [
+        ("Qwen/Qwen3.5-4B", Parsers("qwen3_coder", "qwen3")),
+        ("me/my-qwen3.5-4b-merged", Parsers("qwen3_coder", "qwen3")),
+        ("Qwen/Qwen3-VL-8B-Thinking", Parsers("hermes", "deepseek_r1")),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", Parsers("hermes")),
+        ("Qwen/SomethingElse", None),
+        ("owner/model", None),
+    ],
+)
+def test_the_family_is_read_from_the_models_name(model: str, parsers: Parsers | None) -> None:
+    assert family_parsers(model) == parsers
+    arm = load_arms("live").get("qwen3_5_4b")
+    plain = arm.sampling.model_copy(update={"extra": {}})
+    served = arm.model_copy(update={"model": model, "sampling": plain})
+    if parsers is None:
+        with pytest.raises(UnknownFamily, match="Nobody said which tool parser"):
+            arm_parsers(served)
+        assert arm_parsers(served.model_copy(update={"protocol": "json"})) == Parsers("")
+    else:
+        assert arm_parsers(served) == parsers
+    own = served.model_copy(update={"tool_parser": "pythonic", "reasoning_parser": ""})
+    assert arm_parsers(own) == Parsers("pythonic")
 
 
 def test_an_arm_without_an_address_is_served_at_a_commit(
     away: FakeHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[tuple[str, ...]] = []
+    asked: list[tuple[Any, ...]] = []
 
-    def tiny(*arguments: str) -> tuple[str, ...]:
+    def tiny(*arguments: Any) -> tuple[str, ...]:
         asked.append(arguments)
         program = f"import sys; sys.path.insert(0, {str(HERE)!r}); import tiny_server; tiny_server.main()"
         return (
@@ -146,10 +223,17 @@ def test_an_arm_without_an_address_is_served_at_a_commit(
 
     monkeypatch.setattr(self_hosted, "vllm_command", tiny)
     away.models["owner/model"] = {"main": "c" * 40}
-    arm = load_arms("live").get("qwen3_5_4b").model_copy(update={"model": "owner/model"})
-    with served_model(arm, tmp_path, lambda text: None) as model:
+    changes = {"model": "owner/model", "tool_parser": "hermes", "reasoning_parser": "qwen3"}
+    arm = load_arms("live").get("qwen3_5_4b").model_copy(update=changes)
+    with served_model(arm, tmp_path, lambda text: None, tmp_path) as model:
         (job,) = away.jobs.values()
         assert str(model.endpoint.base_url).startswith(f"{away.url}/exposed/{job.id}/8000/v1")
         assert model.cost == {}
-    assert asked == [("owner/model", "c" * 40, "owner/model")] and job.labels[ASSET] == "sweep_qwen3_5_4b"
+    assert asked == [("owner/model", "c" * 40, "owner/model", Parsers("hermes", "qwen3"))]
+    assert job.labels[ASSET] == "sweep_qwen3_5_4b"
+    away.models["owner/model"] = {"main": "d" * 40}
+    (tmp_path / "episodes.jsonl").write_text("{}\n")
+    with served_model(arm, tmp_path, lambda text: None, tmp_path) as again:
+        assert asked[-1][1] == "c" * 40, "a sweep that has episodes goes on with the weights it began with"
+    assert again.cost["served_revision"] == "c" * 40
     assert model.cost["served_revision"] == "c" * 40 and model.cost["flavor"] == "a100-large"

@@ -3,10 +3,12 @@
     with LlmDouble(brain) as llm:
         f"{llm.url}/v1"               answers
         f"{llm.url}/fault-429/v1"     answers every call with that fault (names in `llm_faults.FAULTS`)
+        f"{llm.url}/newest/v1"        takes what OpenAI's and Anthropic's newest models take, and no more
         f"{llm.url}/mix-20/v1"        answers a fifth of the calls with each fault in turn
 
 `/v1/chat/completions` and `/v1/messages` take calls; `/v1/models` lists `cards`. Faults hit calls and not the
-list, except `/fault-…/`, which hits both. Every call is logged with the fault it met.
+list, except `/fault-…/`, which hits both. What every real endpoint refuses is refused under any address
+(`llm_refusals`). Every call is logged with the fault it met.
 """
 
 import json
@@ -19,9 +21,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from llm_faults import FAULTS, Answer, Dice
+from llm_refusals import refusal
 from llm_shapes import Request, Said, card, middle_pixel, read, write
 
-ROUTE = re.compile(r"(?:/(?P<how>fault|mix)-(?P<what>[a-z0-9-]+))?/v1/(?P<route>.+)")
+ROUTE = re.compile(r"(?:/(?P<how>fault|mix)-(?P<what>[a-z0-9-]+)|/(?P<newest>newest))?/v1/(?P<route>.+)")
 SHAPES = {"chat/completions": "openai", "messages": "anthropic"}
 HANG_S = 30.0
 COLOURS = {
@@ -75,6 +78,7 @@ class LlmDouble(ThreadingHTTPServer):
         reports: the model that answers say they come from; by default the one asked for.
         seed: of the faults of mixed addresses.
         mixed: faults of mixed addresses.
+        room: tokens of the model's window, as `llm_refusals` counts them; 0 for any number.
     """
 
     daemon_threads = True
@@ -87,11 +91,13 @@ class LlmDouble(ThreadingHTTPServer):
         reports: str = "",
         seed: int = 0,
         mixed: Sequence[str] = tuple(FAULTS),
+        room: int = 0,
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.brain = brain or guesses()
         self.cards = list(cards)
         self.reports = reports
+        self.room = room
         self.mixed = tuple(mixed)
         self.dice = Dice(seed)
         self.mixed_from = 0  # calls that mixed addresses answer before their faults begin
@@ -151,6 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
             fault = server.dice.fault(int(found["what"]), server.mixed)
         with server.lock:
             server.log.append(Logged(shape, body, fault))
+        if refused := refusal(shape, body, bool(found["newest"]), server.room):
+            self._send(Answer(400, body=refused), {})
+            return
         request = read(shape, body)
         said = write(request, server.brain(request), server.reports or str(body.get("model")))
         self._send(FAULTS[fault] if fault else Answer(), said)

@@ -16,11 +16,11 @@ from resources.pacing import Abandoned, Pacing
 from resources.replies import ANSWERED, same_model
 
 ASK = [{"role": "user", "content": "hello"}]
-DIALECTS: tuple[Dialect, ...] = ("openai", "anthropic")
+DIALECTS: tuple[Dialect, ...] = ("compatible", "openai", "anthropic")
 
 
 def endpoint(
-    url: str, dialect: Dialect = "openai", attempts: int = 2, timeout_s: float = 10.0
+    url: str, dialect: Dialect = "compatible", attempts: int = 2, timeout_s: float = 10.0
 ) -> ChatEndpoint:
     return ChatEndpoint(
         f"{url}/v1",
@@ -63,7 +63,8 @@ def test_one_column_per_call_and_the_columns_add_up(dialect: Dialect) -> None:
     assert Counter(tally.causes) == wanted
     assert tally.calls == len(llm.log)
     assert tally.causes[ANSWERED] == 60 - unanswered
-    assert tally.completion_tokens == 7 * tally.causes[ANSWERED]
+    paid = ("no_choices", "empty", "wrong_model")  # an answer came, and its tokens are asked to be paid
+    assert tally.completion_tokens == 7 * sum(tally.causes[cause] for cause in (ANSWERED, *paid))
     assert set(tally.faults) == {CAUSE[name] for name in names}
 
 
@@ -155,9 +156,22 @@ def test_what_is_served_is_listed_with_root_and_parent(dialect: Dialect) -> None
     [
         ("gpt-5.4-mini", "gpt-5.4-mini-2026-03-17", True),
         ("claude-haiku-4-5", "claude-haiku-4-5-20251001", True),
-        ("Qwen/Qwen3.5-27B:deepinfra", "qwen/qwen3.5-27b", True),
-        ("Qwen/Qwen3.5-27B:deepinfra", "Qwen3.5-27B", True),
+        ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", True),
+        ("claude-3-5-sonnet-latest", "claude-3-5-sonnet", True),
+        ("llava", "llava:latest", True),
+        ("claude-3-5-sonnet-latest", "claude-3-5-haiku-20241022", False),
+        ("Qwen/Qwen3.5-27B", "qwen/qwen3.5-27b", True),
+        ("models/gemini-2.5-flash", "gemini-2.5-flash", True),
         ("m", "", True),
+        ("qwen2.5vl:72b", "qwen2.5vl:72b", True),
+        ("qwen2.5vl:72b", "qwen2.5vl:7b", False),
+        ("qwen2.5vl:72b", "qwen2.5vl", False),
+        ("ft:gpt-4o-mini-2024-07-18:acme::A1", "ft:gpt-4o-mini-2024-07-18:acme::A1", True),
+        ("ft:gpt-4o-mini-2024-07-18:acme::A1", "ft:gpt-4o-mini-2024-07-18:acme::B9", False),
+        ("ft:gpt-4o-mini-2024-07-18:acme::A1", "gpt-4o-mini-2024-07-18", False),
+        ("/data/ckpt/merged", "/data/ckpt/merged", True),
+        ("./ckpt/merged", "/x/other/merged", False),
+        ("/a/merged", "merged", False),
         ("gpt-5", "gpt-5.4", False),
         ("gpt-5.4-mini", "gpt-5.4", False),
         ("Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-2B", False),
@@ -166,6 +180,21 @@ def test_what_is_served_is_listed_with_root_and_parent(dialect: Dialect) -> None
 )
 def test_which_reported_names_are_the_model_asked_for(asked: str, reported: str, same: bool) -> None:
     assert same_model(asked, reported) is same
+
+
+@pytest.mark.parametrize(
+    ("reported", "same"),
+    [
+        ("qwen/qwen3.5-27b", True),
+        ("Qwen3.5-27B", True),
+        ("Qwen/Qwen3.5-27B:novita", True),
+        ("Qwen3.5-9B", False),
+    ],
+)
+def test_only_a_routers_ids_end_in_the_name_of_a_provider(reported: str, same: bool) -> None:
+    asked = "Qwen/Qwen3.5-27B:deepinfra"
+    assert same_model(asked, reported, routed=True) is same
+    assert not same_model(asked, reported)
 
 
 def test_tallies_add_and_prices_are_for_a_million_tokens() -> None:

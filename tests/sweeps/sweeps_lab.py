@@ -162,7 +162,7 @@ def double_arm(slug: str = "double", **changes: object) -> ArmSpec:
 
 
 def endpoint_at(
-    url: str, arm: ArmSpec, dialect: Dialect = "openai", timeout_s: float = 60.0, attempts: int = 6
+    url: str, arm: ArmSpec, dialect: Dialect = "compatible", timeout_s: float = 60.0, attempts: int = 6
 ) -> ChatEndpoint:
     """An arm's model at an address that ends before `/v1`, quick to try again."""
     return ChatEndpoint(

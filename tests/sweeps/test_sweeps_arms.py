@@ -85,6 +85,72 @@ def test_a_budget_without_a_price_is_refused(tmp_path: Path) -> None:
     assert load_arms("sandbox", write(tmp_path, priced)).get("one").runtime.budget_usd == 3
 
 
+SERVED = """\
+  - slug: served
+    label: Served
+    provider: self_hosted
+    model: MODEL
+    profiles: [sandbox]
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "problem"),
+    [
+        ("Qwen/Qwen3-VL-4B-Instruct", "", ""),
+        ("owner/model", "", "nobody said what reads the calls of 'owner/model': name its tool_parser"),
+        ("owner/model", "    tool_parser: hermes\n", ""),
+        ("owner/model", "    protocol: json\n", ""),
+        ("owner/model", "    base_url: http://127.0.0.1:8001/v1\n", ""),
+        (
+            "owner/model",
+            "    base_url: http://127.0.0.1:8001/v1\n    tool_parser: hermes\n",
+            "tool_parser is for a model that a job of ours serves",
+        ),
+        ("Qwen/Qwen3.5-4B", "    tool_parser: '--trust-remote-code'\n", "tool_parser is"),
+        ("Qwen/Qwen3.5-4B", "    revision: --flag\n", "revision is"),
+    ],
+)
+def test_what_reads_the_calls_of_a_served_model_is_known_or_said(
+    tmp_path: Path, model: str, more: str, problem: str
+) -> None:
+    text = GOOD.replace("boards:", SERVED.replace("MODEL", model) + more + "boards:")
+    if problem:
+        with pytest.raises(ArmsFileError, match=problem):
+            load_arms("sandbox", write(tmp_path, text))
+    else:
+        assert load_arms("sandbox", write(tmp_path, text)).get("served").model == model
+
+
+@pytest.mark.parametrize(
+    ("protocol", "thinking", "stands"),
+    [
+        ("tools", "{type: disabled}", True),
+        ("tools", "null", True),
+        ("tools", "{type: adaptive}", False),
+        ("json", "{type: adaptive}", True),
+    ],
+)
+def test_thoughts_that_the_next_turn_would_need_are_refused(
+    tmp_path: Path, protocol: str, thinking: str, stands: bool
+) -> None:
+    arm = f"""\
+  - slug: claude
+    label: Claude
+    provider: anthropic
+    model: claude
+    protocol: {protocol}
+    sampling: {{extra: {{thinking: {thinking}}}}}
+    profiles: [sandbox]
+"""
+    path = write(tmp_path, GOOD.replace("boards:", arm + "boards:"))
+    if stands:
+        assert load_arms("sandbox", path).get("claude").protocol == protocol
+    else:
+        with pytest.raises(ArmsFileError, match="thinking is not carried from turn to turn"):
+            load_arms("sandbox", path)
+
+
 # --- geo new-arm ------------------------------------------------------------------------------------------
 
 NEW = {

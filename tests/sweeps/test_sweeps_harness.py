@@ -207,6 +207,11 @@ def test_prose_with_a_place_is_a_guess(lab: Lab, tmp_path: Path) -> None:
         ("look", '{"heading_deg": 1e999}', "unparseable_arguments"),
         ("look", '{"heading_deg": NaN}', "unparseable_arguments"),
         ("look", "[" * 40 + "]" * 40, "unparseable_arguments"),
+        *[
+            ("look", f'{{"heading_deg": {opened * depth}1{closed * depth}}}', "unparseable_arguments")
+            for depth in (500, 700, 900, 980, 5000)
+            for opened, closed in (("[", "]"), ('{"a":', "}"))
+        ],
         ("look", '{"heading_deg": "\\ud800"}', "unparseable_arguments"),
         ("teleport", "{}", "invalid_action"),
         ("zoom", '{"fov_deg": 900}', "invalid_action"),
