@@ -17,6 +17,9 @@ def new_arm(
     ),
     protocol: str = typer.Option("tools", help="tools, or json for endpoints without tool calling."),
     profile: list[str] = typer.Option(["live"], help="Where the arm exists; may be given several times."),
+    tool_parser: str = typer.Option(
+        "", help="What reads its calls where a job serves it: a parser of vllm's; its family's if left out."
+    ),
     board: str = typer.Option("", help="Also put it at the end of this board's ladder."),
     file: Path = typer.Option(None, hidden=True),
 ) -> None:
@@ -26,6 +29,8 @@ def new_arm(
 
     fields: dict[str, object] = {"slug": slug, "label": label or slug.replace("_", " "), "provider": provider}
     fields |= {"protocol": protocol, "model": model}
+    if tool_parser:
+        fields["tool_parser"] = tool_parser
     if base_url:
         fields["base_url"] = base_url
     arm = add_arm(fields | {"profiles": list(profile)}, board, file or ARMS_FILE)

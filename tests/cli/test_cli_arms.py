@@ -98,6 +98,10 @@ def test_new_arm_declares_it(home: Path, tmp_path: Path) -> None:
     assert "it is the asset sweep_mine now" in done.stdout
     again = geo(home, *typed, "--file", str(path))
     assert (again.returncode, "has an arm 'mine' already" in again.stderr) == (1, True)
+    served = ["new-arm", "ours", "--model", "owner/model", "--provider", "self_hosted", "--file", str(path)]
+    refused = geo(home, *served)
+    assert (refused.returncode, "name its tool_parser" in refused.stderr.replace("\n", " ")) == (1, True)
+    assert geo(home, *served, "--tool-parser", "hermes").returncode == 0
 
 
 # --- the probe against endpoints with faults --------------------------------------------------------------
