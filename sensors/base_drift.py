@@ -19,18 +19,24 @@ from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.config.budget import Budget, load_automation
 from geo_assets.lineage.assets import Stage, StageRun, failing_clearly
 from geo_assets.lineage.budget import EXPECTED_USD, Launch, decide_pass
-from geo_assets.lineage.costs import USD
+from geo_assets.lineage.costs import GPU_SECONDS, JOB_ID, USD
 from geo_assets.lineage.folders import AssetFolder, require
+from geo_assets.lineage.jobs import POOL
 from geo_assets.lineage.launches import NO_ASSETS, Look
+from geo_assets.lineage.settling import jobs_settled
+from geo_assets.lineage.waiting import jobs_for
 from geo_assets.reports.base_drift import SERIES, append_point, base_arms, drift_of, rewards_by_task
 from geo_assets.sweeps.factory import sweep_arm
 from geo_assets.sweeps.names import asset_name, folder_name
 from geo_assets.sweeps.version import harness_version
+from resources.compute.labels import ASSET, DRIFT, PURPOSE, work_of
 from sensors._launching import graph_of
 
 JOB, SCHEDULE = "base_drift", "base_drift_schedule"
 WEEKLY = "0 5 * * 1"
 FOLDER = "drift"
+COST = (USD, GPU_SECONDS, "flavor", "job_seconds", JOB_ID)
+"""Of what the pass's server cost, what is recorded with the point."""
 SAYS = (
     "Plays one more pass of each board's base arm, into a folder of its own, and holds it against the "
     "standing sweep task by task. Fails where the drift lies beyond two standard errors."
@@ -58,10 +64,16 @@ class DriftConfig(dg.Config):
 def base_drift_job(stage: Stage) -> dg.JobDefinition:
     """The job of one profile."""
 
-    @dg.op(name="play_base_again", description=SAYS)
+    hosted = any(arm.by_job for arm in base_arms(load_arms(stage.settings.profile)))
+
+    @dg.op(name="play_base_again", description=SAYS, pool=POOL if hosted else None)
     def play_base_again(context: dg.OpExecutionContext, config: DriftConfig) -> None:
         with failing_clearly():
-            _played(context, stage, load_arms(stage.settings.profile).get(config.arm), config.day)
+            arm = load_arms(stage.settings.profile).get(config.arm)
+            # Whoever launched this run: its server has a run that waits for it.
+            context.instance.add_run_tags(context.run_id, dict(jobs_for(_work(arm))))
+            with jobs_settled(context.instance, stage.settings, [_work(arm)], context.log.info):
+                _played(context, stage, arm, config.day)
 
     @dg.job(name=JOB, description=SAYS, tags={NO_ASSETS: "true"}, executor_def=dg.in_process_executor)
     def base_drift() -> None:
@@ -124,8 +136,13 @@ def wanted(
 
 def _request(arm: ArmSpec, day: str, usd: float) -> dg.RunRequest:
     config = dg.RunConfig(ops={"play_base_again": DriftConfig(arm=arm.slug, day=day)})
-    tags = {EXPECTED_USD: f"{usd:.4f}"}
+    tags = {EXPECTED_USD: f"{usd:.4f}", **jobs_for(_work(arm))}
     return dg.RunRequest(run_key=f"{arm.slug}:{day}", run_config=config, tags=tags)
+
+
+def _work(arm: ArmSpec) -> str:
+    """What the jobs of a pass work at."""
+    return work_of({ASSET: asset_name(arm.slug), PURPOSE: DRIFT})
 
 
 def _played(context: dg.OpExecutionContext, stage: Stage, arm: ArmSpec, day: str) -> None:
@@ -140,11 +157,11 @@ def _played(context: dg.OpExecutionContext, stage: Stage, arm: ArmSpec, day: str
             f"Run: geo refresh --select '*{name}'",
         )
     aside = f"{FOLDER}/{arm.slug}/{day}"
-    run = _Aside(stage, JOB, context.log.info, aside=aside)
+    run = _Aside(stage, JOB, context.log.info, aside=aside, purpose=DRIFT)
     made = sweep_arm(run, arm.model_copy(update={"k": 1}))
     run.folder().publish(made.data_version, dict(made.facts))
     point = drift_of(arm.slug, rewards_by_task(standing.path), rewards_by_task(run.folder().path))
-    cost = {key: value for key, value in made.metadata.items() if key in (USD, "gpu_seconds", "flavor")}
+    cost = {key: value for key, value in made.metadata.items() if key in COST}
     record = {**point.plain(), "day": day, "run": context.run_id, **now}
     append_point(series_path(stage, arm.slug), record)
     context.log_event(_observation(name, record, cost))

@@ -17,7 +17,9 @@ from geo_assets.config.compute import ComputeSettings, load_compute, open_comput
 from geo_assets.config.prices import load_prices
 from geo_assets.lineage.assets import Stage
 from geo_assets.lineage.faults import machine_fault
-from geo_assets.lineage.launches import IN_PROGRESS, built_by
+from geo_assets.lineage.launches import IN_PROGRESS
+from geo_assets.lineage.settling import try_settling
+from geo_assets.lineage.waiting import waited_for_by
 from resources.compute import ASSET, HOME, LOCAL, PROJECT, PROJECT_NAME, Compute, Job, orphans
 from sensors._launching import graph_of
 
@@ -104,7 +106,8 @@ def _looked(
     grace = load_automation(stage.settings.profile).orphans.grace_minutes
     known = {key.to_user_string() for key in graph_of(context).get_all_asset_keys()}
     runs = context.instance.get_runs(dg.RunsFilter(statuses=IN_PROGRESS))
-    waited_for = {name for run in runs for name in built_by(run, known)}
+    waited_for = {work for run in runs for work in waited_for_by(run, known)}
+    try_settling(context.instance, stage.settings, context.log.info, waited_for=waited_for)
     seen = _seen(context.cursor)
     lines, events, left = [], [], {}
     for one in alone(places, load_compute(stage.settings), waited_for, seen, now):

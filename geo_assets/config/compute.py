@@ -141,6 +141,7 @@ def open_compute(settings: ComputeSettings, flavor: str, name: str) -> Compute:
     return HubJobs(
         settings.token,
         settings.namespace,
+        secrets=settings.secrets.values(),
         patience_s=settings.patience_s,
         poll_s=settings.poll_s,
         vanish_s=settings.vanish_s,

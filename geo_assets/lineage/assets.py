@@ -26,6 +26,7 @@ from geo_assets.lineage.faults import machine_fault
 from geo_assets.lineage.fingerprint import Fingerprint, fingerprint
 from geo_assets.lineage.folders import AssetFolder, Published, folder_of, require, require_all
 from geo_assets.lineage.orphans import leave_with_the_run
+from resources.compute.labels import MAKING
 
 OWNERS = ("team:environments",)
 DECLARED = "version_taken_from"
@@ -102,6 +103,8 @@ class StageRun:
     say: Callable[[str], None] = print
     context: dg.AssetExecutionContext | None = None
     code_version: str = ""
+    purpose: str = MAKING
+    """What jobs of this run are for, as their label says; see `resources.compute.labels`."""
 
     @property
     def settings(self) -> Settings:
@@ -249,8 +252,11 @@ def run_stage(
     Raises:
         dagster.Failure: the stage met a fault a user can mend; the description is its one sentence.
     """
+    from geo_assets.lineage.settling import RENTING_GROUPS, jobs_settled  # pricing jobs is nothing for most
+
     began = time.monotonic()
-    with failing_clearly():
+    rented = asset.names if asset.group in RENTING_GROUPS else ()
+    with failing_clearly(), jobs_settled(context.instance, stage.settings, rented, context.log.info):
         if OUTSIDE_PLAN not in asset.tags:
             require_all(stage.settings.home, asset.deps, asset.names[0])
         version = context.assets_def.code_versions_by_key[dg.AssetKey(asset.names[0])] or ""

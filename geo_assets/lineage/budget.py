@@ -14,7 +14,7 @@ import dagster as dg
 from dagster import DagsterInstance
 
 from geo_assets.config.budget import Budget
-from geo_assets.lineage.costs import USD
+from geo_assets.lineage.costs import JOB_ID, USD
 from geo_assets.lineage.plan import Plan, StaleAsset
 
 EXPECTED_USD = "geo/expected_usd"
@@ -25,11 +25,12 @@ CENT = 0.005
 
 @dataclass(frozen=True)
 class Payment:
-    """Dollars that were recorded for an asset; `at` is in seconds since 1970."""
+    """Dollars that were recorded for an asset; `at` is in seconds since 1970, `job` the job they are for."""
 
     asset: str
     at: float
     usd: float
+    job: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,14 +123,28 @@ def recorded_payments(instance: DagsterInstance, since: float) -> list[Payment]:
             while True:
                 page = fetch(filtered, limit=PAGE, cursor=cursor)
                 found += [
-                    Payment(key.to_user_string(), record.timestamp, usd)
+                    Payment(key.to_user_string(), record.timestamp, usd, job_of(event))
                     for record in page.records
-                    if (usd := _usd(record.asset_materialization or record.event_log_entry.asset_observation))
+                    if (event := record.asset_materialization or record.event_log_entry.asset_observation)
+                    and (usd := _usd(event))
                 ]
                 if not page.has_more:
                     break
                 cursor = page.cursor
-    return found
+    return _once(found)
+
+
+def job_of(event: Any) -> str:
+    """Id of the job that an event's dollars are for; empty where they are for none."""
+    return str(getattr(event.metadata.get(JOB_ID), "value", ""))
+
+
+def _once(payments: Iterable[Payment]) -> list[Payment]:
+    """A job's dollars once, as first recorded: its cost is in two events where its result was taken late."""
+    found: dict[str, Payment] = {}
+    for number, one in enumerate(sorted(payments, key=lambda payment: payment.at)):
+        found.setdefault(one.job or f"no job {number}", one)
+    return list(found.values())
 
 
 def remaining(budget: Budget, spent: Spent) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 RUNS_LOOKED_AT = 5
 SECONDS, GPU_SECONDS, USD = "seconds", "gpu_seconds", "usd"
+JOB_ID = "job_id"
 _ESTIMATE = "estimated_"
 _BY_GROUP = {"data": 60.0, "environment": 20.0, "sweeps": 60.0, "training": 150.0, "reports": 10.0}
 _OTHERWISE = 60.0

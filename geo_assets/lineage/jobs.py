@@ -5,6 +5,9 @@ one is made, the place where jobs run is asked for one with the same labels: a l
 and so is one that ended well and whose result Dagster has not recorded yet. Its messages are read from the
 first line either way, so whoever comes second sees what the first would have seen.
 
+A result that cannot be used (damaged, another than was reported) is refused: its manifest goes, so that the
+next run launches anew. What jobs cost whose result nobody takes is recorded by `settling`.
+
 What stops a job: its time limit, a run that is cancelled in Dagster, `geo jobs --cancel`. What does not:
 Ctrl-C, a kill of the run or of the daemon; the same command again goes on with it.
 """
@@ -24,15 +27,12 @@ from dagster import DagsterExecutionInterruptedError, DagsterRunStatus
 from dagster_pipes import encode_param
 
 from env_service.canonical import atomic_write
-from geo_assets.config.compute import (
-    ComputeSettings,
-    flavor_for,
-    image_digest,
-    load_compute,
-    open_compute,
-)
-from geo_assets.config.prices import load_prices
+from env_service.errors import GeoError
+from geo_assets.config.compute import ComputeSettings, flavor_for, load_compute, open_compute
 from geo_assets.lineage.assets import StageRun
+from geo_assets.lineage.costs import JOB_ID
+from geo_assets.lineage.settling import cost_metadata as cost_metadata
+from geo_assets.lineage.settling import note as note
 from geo_assets.lineage.versions import content_version
 from resources.compute import (
     ASSET,
@@ -47,13 +47,20 @@ from resources.compute import (
     Job,
     JobFailed,
     JobRequest,
-    JobStatus,
 )
-from resources.compute.artifacts import BrokenArtifact, get_folder, put_folder, read_manifest, remove_folder
+from resources.compute.artifacts import (
+    BrokenArtifact,
+    DamagedArtifact,
+    get_folder,
+    put_folder,
+    read_manifest,
+    refuse_folder,
+    remove_folder,
+)
 from resources.compute.following import Handler, Limits, follow
 from resources.compute.inside import OUT, PAYLOAD
+from resources.compute.labels import LIMIT
 
-JOB_ID = "job_id"
 POOL = "a100"
 """Dagster pool of whatever rents a GPU; its limit is the number of jobs that are paid for at once."""
 FORGOTTEN = 20
@@ -138,6 +145,7 @@ def run_job(
     prepare: Prepare,
     out: Path,
     line: Callable[[str], None] = lambda text: None,
+    accept: Callable[[JobResult], None] = lambda result: None,
 ) -> JobResult:
     """Launch a job or find it again, read it to its end, and bring back what it made.
 
@@ -147,10 +155,12 @@ def run_job(
         prepare: makes the payload; not called where a job is found.
         out: folder for the artifacts.
         line: takes what the job prints besides its messages.
+        accept: looks at the result once `out` is there; raises `JobFailed` where it is not what was wanted.
 
     Raises:
         GeoError: no job can be launched; the message names what is missing.
-        JobFailed: the job ended without a result, or with another than it stored.
+        BrokenArtifact: the store cannot be read now; the result is there for the next run.
+        JobFailed: the job ended without a result, or its result was refused: the next run launches anew.
     """
     settings = load_compute(run.settings)
     flavor = flavor_for(settings, job.hardware)
@@ -169,59 +179,33 @@ def run_job(
                 found = _launch(run, job, compute, settings, flavor, labels, bootstrap, prepare)
             else:
                 run.say(f"Going on with job {found.id}, which a run before this one launched: {found.url}")
+            note(settings, found)
             run.say(f"It runs on if this command stops. Cancel it with: geo jobs --cancel {found.id}")
-            status = _followed(run, job, compute, found, settings, handler, line)
+            status = follow(
+                compute,
+                found,
+                handler,
+                timeout_s=job.timeout_s,
+                line=line,
+                limits=job.limits,
+                fix=job.fix,
+            )
         except INTERRUPTS as error:
             _interrupted(run, compute, labels, job.fix)
             raise error
-        report = _report(_url(settings, run.name, found), results(), out)
-    return JobResult(
-        str(report["data_version"]), dict(report["figures"]), cost_metadata(found, status, settings)
-    )
-
-
-def cost_metadata(job: Job, status: JobStatus, settings: ComputeSettings) -> dict[str, Any]:
-    """What a job cost and where it ran, under the names that plans and tables read."""
-    prices, seconds = load_prices(), status.running_s or 0.0
-    here = job.flavor == LOCAL
-    return {
-        "gpu_seconds": prices.gpu_seconds(job.flavor, seconds),
-        "usd": prices.usd(job.flavor, seconds),
-        "prices_as_of": str(load_prices().as_of),
-        "flavor": job.flavor,
-        "image_digest": "none" if here else image_digest(status.image or settings.image),
-        "job_url": dg.MetadataValue.url(job.url),
-        JOB_ID: job.id,
-        "job_seconds": round(seconds, 3),
-    }
-
-
-def _followed(
-    run: StageRun,
-    job: AssetJob,
-    compute: Compute,
-    found: Job,
-    settings: ComputeSettings,
-    handler: Handler,
-    line: Callable[[str], None],
-) -> JobStatus:
-    try:
-        return follow(
-            compute,
-            found,
-            handler,
-            timeout_s=job.timeout_s,
-            line=line,
-            limits=job.limits,
-            secrets=[value.get_secret_value() for value in settings.secrets.values()],
-            fix=job.fix,
-        )
-    except JobFailed:
-        if run.context is not None and found.flavor != LOCAL:
-            # It has cost money and makes nothing: told at once, since a failed step keeps no result.
-            cost = cost_metadata(found, compute.status(found.id), settings)
-            run.context.log_event(dg.AssetObservation(asset_key=run.name, metadata=cost))
-        raise
+        url = _url(settings, run.name, found)
+        try:
+            report = _report(url, results(), out)
+            cost = cost_metadata(found, status, settings)
+            result = JobResult(str(report["data_version"]), dict(report["figures"]), cost)
+            accept(result)
+        except BrokenArtifact as error:
+            if not isinstance(error, DamagedArtifact):
+                raise BrokenArtifact(error.problem, error.fix or job.fix) from None
+            raise _refused(found, url, error, job.fix) from None
+        except JobFailed as error:
+            raise _refused(found, url, error, job.fix) from None
+    return result
 
 
 def _found(
@@ -234,9 +218,13 @@ def _found(
         return live
     recorded = _recorded(run)
     for job in jobs[:1]:  # an older one was followed by this one for a reason
-        unrecorded = job.state == "succeeded" and recorded is not None and job.id not in recorded
-        if unrecorded and read_manifest(_url(settings, run.name, job)) is not None:
-            return job
+        if job.state != "succeeded" or recorded is None or job.id in recorded:
+            continue
+        try:
+            if read_manifest(_url(settings, run.name, job)) is not None:
+                return job
+        except DamagedArtifact as error:
+            run.say(f"The result of job {job.id} cannot be used, so another is launched: {error.problem}")
     return None
 
 
@@ -259,7 +247,7 @@ def _launch(
     bootstrap: Mapping[str, str],
     prepare: Prepare,
 ) -> Job:
-    labels = {**labels, LAUNCH: uuid.uuid4().hex[:12]}
+    labels = {**labels, LAUNCH: uuid.uuid4().hex[:12], LIMIT: str(int(job.timeout_s))}
     url = f"{settings.jobs_url}/{run.name}/{labels[LAUNCH]}"
     with tempfile.TemporaryDirectory() as aside:
         body = json.dumps(prepare(Payload(url, settings.remote_store)), allow_nan=False)
@@ -298,17 +286,26 @@ def _report(url: str, results: Sequence[dg.MaterializeResult[Any]], out: Path) -
 
     The stored report is what counts: a log may lose its last line, and the job did its work all the same.
     """
-    try:
-        stored = get_folder(url, out)
-    except BrokenArtifact as error:
-        raise JobFailed(
-            f"The job ended well and its result cannot be read: {error.problem}", error.fix
-        ) from None
+    if read_manifest(url) is None:
+        raise JobFailed("it stored none")
+    stored = get_folder(url, out)
+    if not isinstance(stored.get("data_version"), str) or not isinstance(stored.get("figures"), dict):
+        raise JobFailed(f"what is stored at {url} has no report")
     for result in results:
         said = result.data_version.value if result.data_version is not None else None
         if said != stored["data_version"]:
-            raise JobFailed(f"The job reported version {said} and stored {stored['data_version']} at {url}")
+            raise JobFailed(f"it reported version {said} and stored {stored['data_version']} at {url}")
     return stored
+
+
+def _refused(job: Job, url: str, why: GeoError, fix: str) -> JobFailed:
+    """Take a result's manifest away, or every run after this one would go on with it and fail alike.
+
+    Raises:
+        BrokenArtifact: it cannot be taken away.
+    """
+    refuse_folder(url)
+    return JobFailed(f"Job {job.id} ended well, and its result is refused: {why.problem}", why.fix or fix)
 
 
 def _interrupted(run: StageRun, compute: Compute, labels: Mapping[str, str], fix: str) -> None:

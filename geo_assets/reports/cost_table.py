@@ -22,6 +22,7 @@ from dagster import DagsterInstance
 from geo_assets.config.arms import load_arms
 from geo_assets.config.prices import Prices, load_prices
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.budget import job_of
 from geo_assets.lineage.costs import GPU_SECONDS, SECONDS, USD
 from geo_assets.lineage.versions import content_version
 from geo_assets.reports._report_text import grid
@@ -221,6 +222,8 @@ def records_of(run: StageRun, name: str) -> list[Recorded]:
 def recorded_of(instance: DagsterInstance, name: str) -> list[Recorded]:
     """Figures of an asset's materializations, and of observations that carry dollars."""
     found: list[tuple[float, Recorded]] = []
+    # A job whose result was taken late is in an observation too: runs come first, and count.
+    jobs: set[str] = set()
     key = dg.AssetKey(name)
     for fetch, run in ((instance.fetch_materializations, True), (instance.fetch_observations, False)):
         cursor = None
@@ -229,7 +232,10 @@ def recorded_of(instance: DagsterInstance, name: str) -> list[Recorded]:
             for record in page.records:
                 event = record.asset_materialization or record.event_log_entry.asset_observation
                 figures = _figures(event.metadata if event is not None else {})
-                if run or USD in figures:
+                job = job_of(event) if event is not None else ""
+                again = job in jobs
+                jobs |= {job} - {""}
+                if run or (USD in figures and not again):
                     found.append((record.timestamp, Recorded(figures, run)))
             if not page.has_more:
                 break

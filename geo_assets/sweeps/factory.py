@@ -42,10 +42,13 @@ from geo_assets.sweeps.version import (
     served_modules,
     sweep_inputs,
 )
+from geo_assets.training.base_models import NAMES as BASE_MODELS
 
 ENVIRONMENT = "eval_environment"
 CONFIG = "config.json"
 PICTURE = "episode.jpg"
+FOLLOWS = "main"
+"""Revision of an arm that names none."""
 PASSES_COMPLETE = "passes_complete"
 SIGHT = ("how", "asked", "seen")
 
@@ -56,18 +59,29 @@ def sweep_assets(stage: Stage) -> list[GeoAsset]:
     Raises:
         ArmsFileError: the arms file cannot be used.
     """
-    return [sweep_asset(arm) for arm in load_arms(stage.settings.profile).arms]
+    return [sweep_asset(arm, base_of(arm, stage)) for arm in load_arms(stage.settings.profile).arms]
 
 
-def sweep_asset(arm: ArmSpec) -> GeoAsset:
-    """The asset of one arm."""
+def base_of(arm: ArmSpec, stage: Stage) -> str:
+    """The asset of the base model that a job serves for an arm; empty where the arm follows none.
+
+    Live, an arm that a job serves from the repository of a base model is what that model's adapters are held
+    against, so it follows the same commit; unless it names a revision of its own.
+    """
+    if stage.settings.profile != "live" or not arm.by_job or arm.revision != FOLLOWS:
+        return ""
+    return next((name for name in BASE_MODELS if getattr(stage.specs, name).repo == arm.model), "")
+
+
+def sweep_asset(arm: ArmSpec, base: str = "") -> GeoAsset:
+    """The asset of one arm, and of a base model that it follows."""
     name, words = asset_name(arm.slug), (__doc__ or "").strip()
     description = f"**{arm.label}** ({arm.model}, protocol `{arm.protocol}`, pass@{arm.k}).\n\n{words}"
 
     @geo_asset(
         name=name,
         group="sweeps",
-        deps=[ENVIRONMENT],
+        deps=[ENVIRONMENT, base] if base else [ENVIRONMENT],
         spec=lambda specs: {"arm": arm.identity(), "k": arm.k},
         runs=[*served_modules(arm), *protocol_code(arm)],
         inputs=sweep_inputs(arm),
@@ -102,7 +116,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
     """Play what is missing, and say what stands.
 
     Raises:
-        MissingUpstream: the eval environment has not been built.
+        MissingUpstream: the eval environment, or the base model that it serves, has not been built.
         GeoError: its split is empty.
         SweepLocked: another process sweeps the same arm.
         ServerDied: a server of the sweep's own died twice.
@@ -113,13 +127,15 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         raise GeoError(
             f"{run.name} has nothing to play: the eval split is empty ({environment.facts['empty_because']})"
         )
+    base = run.require(name) if (name := base_of(arm, run.stage)) else None
+    commit = str(base.facts["revision"]) if base is not None else ""
     config, harness = environment.path / CONFIG, harness_version()
     identity = {
         "environment": environment.data_version,
         "arm": arm.identity(),
         "harness": harness,
         "protocol": protocol_version(arm),
-        "model": model_version(arm),
+        "model": commit or model_version(arm),
     }
     folder = run.folder(folder_name(arm.slug)).path
     with WriterLock(folder, run.name, say=run.say) as lock:
@@ -134,7 +150,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         else:
             with (
                 served_environment(config, arm.runtime.workers, arm.slug) as served,
-                served_model(arm, config, run.say, folder) as model,
+                served_model(arm, config, run.say, folder, run.purpose, commit) as model,
             ):
                 kept = (served, *model.kept)
                 plan = mending(kept, lambda: make_plan(arm, served.url, environment.data_version, harness))

@@ -25,7 +25,7 @@ from geo_assets.config.parsers import Parsers, family_parsers, parsers_of
 from geo_assets.config.prices import load_prices
 from geo_assets.config.settings import load_settings
 from geo_assets.lineage.costs import Estimate
-from geo_assets.lineage.jobs import Payload, cost_metadata
+from geo_assets.lineage.jobs import Payload, cost_metadata, note
 from geo_assets.lineage.versions import content_version
 from geo_assets.sweeps.episode_file import EPISODES
 from geo_assets.sweeps.serve_job import FREE_PORT
@@ -47,6 +47,7 @@ from resources.compute import (
 )
 from resources.compute.artifacts import put_folder, remove_folder
 from resources.compute.inside import PAYLOAD
+from resources.compute.labels import LIMIT, MAKING, PURPOSE
 from resources.endpoints import ProviderError
 from resources.hub import observe_model
 
@@ -77,6 +78,7 @@ class Hosting:
         hardware: as `prices.yaml` names it.
         start_s: how long it may take until it answers, waiting for hardware included.
         timeout_s: time limit of the job.
+        purpose: what it is served for; two purposes do not share a server.
         env: variables set for it.
     """
 
@@ -89,6 +91,7 @@ class Hosting:
     hardware: str = HARDWARE
     start_s: float = 1800.0
     timeout_s: float = 4 * 3600.0
+    purpose: str = MAKING
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -166,9 +169,10 @@ def hosted_endpoint(
         ASSET: hosting.asset,
         FINGERPRINT: content_version(served),
         LAUNCH: "served",
+        PURPOSE: hosting.purpose,
     }
     # By content and not by launch: who goes on with a job that was left running knows where its folders are.
-    carried = f"{settings.jobs_url}/{hosting.asset}/served-{labels[FINGERPRINT][:12]}"
+    carried = f"{settings.jobs_url}/{hosting.asset}/served-{hosting.purpose}-{labels[FINGERPRINT][:12]}"
     hosted: Hosted | None = None
     try:
         job = next((job for job in compute.find(labels) if job.live), None)
@@ -178,6 +182,7 @@ def hosted_endpoint(
             say(f"Launched job {job.id} on {flavor} to serve {hosting.model}: {job.url}")
         else:
             say(f"Going on with job {job.id}, which serves {hosting.model} already: {job.url}")
+        note(settings, job)
         hosted = _answering(compute, job, hosting, settings, say)
         yield hosted
     finally:
@@ -224,7 +229,7 @@ def _request(
     return JobRequest(
         name=hosting.asset,
         command=command,
-        labels=labels,
+        labels={**labels, LIMIT: str(int(hosting.timeout_s))},
         timeout_s=hosting.timeout_s,
         flavor=flavor,
         image=settings.image if rented else "",
@@ -293,7 +298,7 @@ def arm_parsers(arm: ArmSpec) -> Parsers:
     return parsers_of(arm.model, arm.sampling.extra, arm.tool_parser, arm.reasoning_parser)
 
 
-def served_commit(arm: ArmSpec, token: SecretStr | None, folder: Path | None) -> str:
+def served_commit(arm: ArmSpec, token: SecretStr | None, folder: Path | None, resolved: str = "") -> str:
     """The commit that an arm's model is served at.
 
     A sweep that has episodes goes on at the commit they were played at, wherever its repository has moved
@@ -303,13 +308,14 @@ def served_commit(arm: ArmSpec, token: SecretStr | None, folder: Path | None) ->
         arm: whose model it is.
         token: of the Hub.
         folder: the sweep's, where the commit is kept beside the episodes; None where nothing is swept.
+        resolved: the commit of the base model that the arm follows, which is part of its sweep's identity.
 
     Raises:
         GeoError: the Hub does not have the model.
     """
-    if folder is not None and _episodes(folder) and (kept := _kept_commit(folder)):
+    if not resolved and folder is not None and _episodes(folder) and (kept := _kept_commit(folder)):
         return kept
-    commit = str(observe_model(arm.model, arm.revision, token=token).commit)
+    commit = resolved or str(observe_model(arm.model, arm.revision, token=token).commit)
     if folder is not None:
         atomic_write(folder / SERVED, canonical_json({"model": arm.model, "commit": commit}))
     return commit
@@ -329,7 +335,11 @@ def _kept_commit(folder: Path) -> str:
 
 @contextmanager
 def served_arm(
-    arm: ArmSpec, say: Callable[[str], None] = print, folder: Path | None = None
+    arm: ArmSpec,
+    say: Callable[[str], None] = print,
+    folder: Path | None = None,
+    purpose: str = MAKING,
+    commit: str = "",
 ) -> Iterator[Hosted]:
     """An arm's model, served by a job at the commit that its sweep has begun with.
 
@@ -337,17 +347,20 @@ def served_arm(
         arm: whose model it is.
         say: told how far it is.
         folder: the sweep's; None where nothing is swept.
+        purpose: what it is served for; see `Hosting`.
+        commit: to serve, where an asset has resolved it.
 
     Raises:
         GeoError: see `hosted_endpoint`; or the Hub does not have the model.
     """
     settings = load_compute(load_settings())
-    commit = served_commit(arm, settings.token, folder)
+    commit = served_commit(arm, settings.token, folder, commit)
     hosting = Hosting(
         asset=f"sweep_{arm.slug}",
         model=arm.model,
         root=arm.model,
         command=vllm_command(arm.model, commit, arm.model, arm_parsers(arm)),
+        purpose=purpose,
     )
     with hosted_endpoint(hosting, settings, say) as hosted:
         yield hosted

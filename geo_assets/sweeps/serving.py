@@ -19,6 +19,7 @@ from geo_assets.config.arms import ArmSpec
 from geo_assets.sweeps.kept import KeptServer
 from geo_assets.sweeps.self_hosted import served_arm
 from geo_assets.sweeps.version import POLICY_SERVER
+from resources.compute.labels import MAKING
 from resources.endpoints import ChatEndpoint, Dialect
 
 ENVIRONMENT_SERVER = "env_service.server"
@@ -70,10 +71,16 @@ def served_environment(config: Path, workers: int, slug: str = "ARM") -> KeptSer
 
 @contextmanager
 def served_model(
-    arm: ArmSpec, config: Path, say: Callable[[str], None] = print, folder: Path | None = None
+    arm: ArmSpec,
+    config: Path,
+    say: Callable[[str], None] = print,
+    folder: Path | None = None,
+    purpose: str = MAKING,
+    commit: str = "",
 ) -> Iterator[Model]:
     """The arm's endpoint: a policy server of ours where the provider is the sandbox, and a job of ours where
-    the arm is self-hosted and names no address. In `folder`, the sweep's, a job's commit is kept.
+    the arm is self-hosted and names no address. In `folder`, the sweep's, a job's commit is kept; see
+    `served_arm`.
 
     Raises:
         GeoError: a key or an address is missing or unusable, or the server or the job does not start.
@@ -85,7 +92,7 @@ def served_model(
         ) as server:
             yield from _open(arm, f"{server.url}/v1", None, (server,))
     elif arm.by_job:
-        with served_arm(arm, say, folder) as hosted:
+        with served_arm(arm, say, folder, purpose, commit) as hosted:
             yield from _open(arm, hosted.base_url, hosted.key, cost=hosted.cost)
     else:
         yield from _open(arm, *far_end(arm, dict(os.environ)))

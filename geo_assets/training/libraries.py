@@ -13,6 +13,9 @@ A100_HOURS_PER_TASK = 0.04
 four cards."""
 CPU_SECONDS_PER_STEP = 1.5
 CPU = "cpu"
+LIMIT_FACTOR, CPU_LIMIT_FACTOR, START_LIMIT_S = 2.0, 20.0, 1800.0
+"""A job's time limit: its estimate times a factor, and seconds for everything around the steps. This machine
+costs nothing and may be slow."""
 
 
 def training_estimate(spec: RunSpec) -> Estimate:
@@ -24,3 +27,9 @@ def training_estimate(spec: RunSpec) -> Estimate:
     flavor = prices.flavor_of(spec.hardware)
     seconds = 3600.0 * hours / max(1, prices.flavors[flavor].gpus)
     return Estimate(seconds, prices.gpu_seconds(flavor, seconds), prices.usd(flavor, seconds))
+
+
+def time_limit_s(spec: RunSpec) -> float:
+    """Seconds after which a run's job is stopped, well beyond what the run is expected to take."""
+    factor = CPU_LIMIT_FACTOR if spec.hardware.lower() == CPU else LIMIT_FACTOR
+    return training_estimate(spec).seconds * factor + START_LIMIT_S

@@ -40,7 +40,7 @@ from geo_assets.lineage.versions import content_version
 from geo_assets.reports.charts import inline_png
 from geo_assets.training.curves import curves_chart
 from geo_assets.training.job_payload import training_payload
-from geo_assets.training.libraries import TRAINING_LIBRARIES, training_estimate
+from geo_assets.training.libraries import TRAINING_LIBRARIES, time_limit_s, training_estimate
 from geo_assets.training.train_job import TRAINER, VERSION
 from resources.compute import JobFailed
 
@@ -57,8 +57,8 @@ KEPT = ("adapter", METRICS, "timings.jsonl", "rollouts.jsonl", CURVES, SPEC, TRA
 CHECKPOINTS = "checkpoints"
 WHOLE, MAX_BROKEN_SHARE = "rollouts_are_whole", 0.02
 CPU = "cpu"
-STEP_LIMIT_S, START_LIMIT_S = 300.0, 1800.0
-"""Seconds of a job's time limit: for each step, and for everything around them."""
+OPERATIONAL = ("geo_assets.training.libraries:time_limit_s",)
+"""How long a job may take alters nothing of what it makes."""
 
 
 def adapter_assets(stage: Stage) -> list[GeoAsset]:
@@ -81,6 +81,7 @@ def adapter_asset(spec: RunSpec) -> GeoAsset:
         spec=lambda specs: spec.identity(),
         runs=[TRAINER, TRAIN_JOB],
         inputs=TRAINING_LIBRARIES,
+        apart=OPERATIONAL,
         estimate=lambda stage: training_estimate(spec),
         pool=None if spec.hardware == CPU else POOL,
         kinds={"pytorch", "huggingface"},
@@ -121,7 +122,7 @@ def train_adapter(run: StageRun, spec: RunSpec) -> Made:
             log = target.with_name(f".{run.name}.log")  # outside, so that it stands after a failure too
             done = _train(run, spec, environment, base, staged.path, log)
             log.unlink()
-            made = _made(spec, environment, base, staged.path, done, target)
+            made = _made(spec, _facts(spec, environment, base, staged.path), staged.path, done, target)
             # Marked before it is moved, so that a finished adapter stands there at every moment.
             staged.publish(made.data_version, dict(made.facts))
             swap(staged.path, target, aside)
@@ -137,7 +138,7 @@ def _train(
     job = AssetJob(
         module=TRAIN_JOB,
         hardware=spec.hardware,
-        timeout_s=spec.steps * STEP_LIMIT_S + START_LIMIT_S,
+        timeout_s=time_limit_s(spec),
         spec=spec.identity(),
         parents={environment.name: environment.data_version, base.name: base.data_version},
         fix=f"Run: dagster asset materialize --select {run.name}; what it printed is in {log}",
@@ -148,24 +149,48 @@ def _train(
             lines.write(f"{text}\n")
             lines.flush()
 
+        def accept(done: JobResult) -> None:
+            version = content_version({name: _facts(spec, environment, base, out)[name] for name in VERSION})
+            if version != done.data_version:
+                raise JobFailed(f"it reported version {done.data_version}, and its adapter has {version}")
+
         return run_job(
-            run, job, lambda payload: training_payload(payload, spec, environment, base), out, keep
+            run, job, lambda payload: training_payload(payload, spec, environment, base), out, keep, accept
         )
 
 
-def _made(
-    spec: RunSpec, environment: Published, base: Published, out: Path, done: JobResult, target: Path
-) -> Made:
-    """Facts, figures and the picture of a finished training."""
-    result: dict[str, Any] = json.loads((out / RESULT).read_text(encoding="utf-8"))
-    lines = [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
-    facts = {
-        **result,
-        "base": spec.base,
-        "base_version": base.data_version,
-        "base_repo": str(base.facts.get("repo") or spec.base),
-        "environment_version": environment.data_version,
-    }
+def _facts(spec: RunSpec, environment: Published, base: Published, out: Path) -> dict[str, Any]:
+    """What a finished training says of itself, and what it was made from.
+
+    Raises:
+        JobFailed: it does not say all of it.
+    """
+    try:
+        result: dict[str, Any] = json.loads((out / RESULT).read_text(encoding="utf-8"))
+        facts = {
+            **result,
+            "base": spec.base,
+            "base_version": base.data_version,
+            "base_repo": str(base.facts.get("repo") or spec.base),
+            "environment_version": environment.data_version,
+        }
+        metrics = _metrics(out)
+        if missing := [name for name in (*VERSION, "rollouts", "lost", "cut") if name not in facts]:
+            raise ValueError(f"no {missing[0]}")
+        if not metrics:
+            raise ValueError(f"{METRICS} is empty")
+    except (FileNotFoundError, ValueError, TypeError) as error:
+        raise JobFailed(f"its artifacts are not those of a training ({error})") from None
+    return facts
+
+
+def _metrics(out: Path) -> list[Any]:
+    return [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
+
+
+def _made(spec: RunSpec, facts: dict[str, Any], out: Path, done: JobResult, target: Path) -> Made:
+    """Figures and the picture of a finished training."""
+    lines = _metrics(out)
     picture = curves_chart(lines, f"{spec.label} ({spec.slug}, seed {spec.seed})")
     atomic_write(out / CURVES, picture)
     atomic_write(out / TRAINING, json.dumps(facts, indent=2, allow_nan=False).encode() + b"\n")
@@ -173,15 +198,12 @@ def _made(
     for path in out.iterdir():
         if path.name not in kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    broken, played = int(result["lost"]) + int(result["cut"]), int(result["rollouts"])
+    broken, played = int(facts["lost"]) + int(facts["cut"]), int(facts["rollouts"])
     check = Check(
         WHOLE,
         broken <= MAX_BROKEN_SHARE * played,
-        {"rollouts": played, "lost": result["lost"], "cut": result["cut"], "limit": MAX_BROKEN_SHARE},
+        {"rollouts": played, "lost": facts["lost"], "cut": facts["cut"], "limit": MAX_BROKEN_SHARE},
     )
-    version = content_version({name: facts[name] for name in VERSION})
-    if version != done.data_version:
-        raise JobFailed(f"The job reported version {done.data_version}, and its adapter has {version}")
     metadata: Mapping[str, Any] = {
         "curves": dg.MetadataValue.md(inline_png(picture, f"Training of {spec.label}")),
         "curves_path": dg.MetadataValue.path(str(target / CURVES)),
@@ -189,4 +211,4 @@ def _made(
         **done.figures,
         **done.metadata,
     }
-    return Made(version, facts, metadata, [check])
+    return Made(done.data_version, facts, metadata, [check])

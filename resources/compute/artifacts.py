@@ -19,7 +19,11 @@ MANIFEST = "_manifest.json"
 
 
 class BrokenArtifact(GeoError):
-    """What a job stored is not there, or is not what was stored."""
+    """What a job stored is not there, or cannot be read at the moment."""
+
+
+class DamagedArtifact(BrokenArtifact):
+    """What is stored is not what was stored: it reads the same however often it is asked for."""
 
 
 def put_folder(source: Path, url: str, report: Mapping[str, Any] | None = None) -> None:
@@ -59,15 +63,25 @@ def read_manifest(url: str) -> dict[str, Any] | None:
 
     Raises:
         BrokenArtifact: the address cannot be read.
+        DamagedArtifact: what stands there is no manifest.
     """
     try:
         filesystem, root = fsspec.url_to_fs(url)
         filesystem.invalidate_cache()
-        return dict(json.loads(filesystem.cat_file(f"{root}/{MANIFEST}")))
+        body = filesystem.cat_file(f"{root}/{MANIFEST}")
     except FileNotFoundError:
         return None
     except (OSError, ImportError, ValueError, TypeError) as error:
         raise BrokenArtifact(f"{url} cannot be read ({type(error).__name__}: {error})") from None
+    try:
+        found = dict(json.loads(body))
+        if not isinstance(found["files"], dict) or not isinstance(found["report"], dict):
+            raise TypeError("no files, or no report")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DamagedArtifact(
+            f"The manifest at {url} cannot be read ({type(error).__name__}: {error})"
+        ) from None
+    return found
 
 
 def get_folder(url: str, target: Path) -> dict[str, Any]:
@@ -81,7 +95,8 @@ def get_folder(url: str, target: Path) -> dict[str, Any]:
         The report of its manifest.
 
     Raises:
-        BrokenArtifact: it is unfinished, cannot be read, or a file is not what was stored.
+        BrokenArtifact: it is unfinished, or cannot be read.
+        DamagedArtifact: a file is gone, or is not what was stored.
     """
     manifest = read_manifest(url)
     if manifest is None:
@@ -90,15 +105,37 @@ def get_folder(url: str, target: Path) -> dict[str, Any]:
     for name, digest in manifest["files"].items():
         path = (target / name).resolve()
         if not path.is_relative_to(target.resolve()):
-            raise BrokenArtifact(f"The manifest at {url} names a file outside of its folder: {name}")
+            raise DamagedArtifact(f"The manifest at {url} names a file outside of its folder: {name}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            filesystem.get_file(f"{root}/{name}", str(path))
-        except OSError as error:
-            raise BrokenArtifact(f"{url}/{name} cannot be read ({type(error).__name__})") from None
-        if sha256_file(path) != digest:
-            raise BrokenArtifact(f"{url}/{name} is not what was stored there")
+        for last in (False, True):  # twice: a transfer that was cut short is not damage
+            try:
+                filesystem.get_file(f"{root}/{name}", str(path))
+            except FileNotFoundError:
+                raise DamagedArtifact(f"{url}/{name} is not there any more") from None
+            except OSError as error:
+                raise BrokenArtifact(f"{url}/{name} cannot be read ({type(error).__name__})") from None
+            if sha256_file(path) == digest:
+                break
+            if last:
+                raise DamagedArtifact(f"{url}/{name} is not what was stored there")
     return dict(manifest["report"])
+
+
+def refuse_folder(url: str) -> None:
+    """Take the manifest of a stored folder away, so that it reads as unfinished; its files stay for a look.
+
+    Raises:
+        BrokenArtifact: it cannot be taken away.
+    """
+    try:
+        filesystem, root = fsspec.url_to_fs(url)
+        filesystem.rm_file(f"{root}/{MANIFEST}")
+    except FileNotFoundError:
+        return
+    except (OSError, ImportError, ValueError) as error:
+        raise BrokenArtifact(
+            f"{url}/{MANIFEST} cannot be removed ({type(error).__name__}: {error})", "Remove it by hand"
+        ) from None
 
 
 def remove_folder(url: str) -> None:

@@ -9,7 +9,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,7 +20,6 @@ from resources.compute.protocol import Compute, ComputeError, Job, JobFailed, Jo
 VERSION_KEY = "__dagster_pipes_version"
 POLL_S = 0.2
 TAIL_LINES, TAIL_CHARS = 3, 600
-HIDDEN = "***"
 
 
 class Handler(Protocol):
@@ -64,7 +63,6 @@ def follow(
     timeout_s: float,
     line: Callable[[str], None] = lambda text: None,
     limits: Limits = Limits(),
-    secrets: Collection[str] = (),
     fix: str = "",
 ) -> JobStatus:
     """Read a job to its end.
@@ -76,7 +74,6 @@ def follow(
         timeout_s: its own time limit.
         line: takes whatever else it prints.
         limits: how long what is waited for.
-        secrets: words that are struck out of everything it prints.
         fix: the next command, for the message of a failure that does not explain itself.
 
     Returns:
@@ -93,8 +90,6 @@ def follow(
         if number != seen.lines:
             return
         seen.lines += 1
-        for secret in secrets:
-            text = text.replace(secret, HIDDEN)
         _take(text, seen, handler, line)
 
     printed: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()

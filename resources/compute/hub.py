@@ -9,7 +9,8 @@ take the namespace's token as bearer.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -18,12 +19,14 @@ import tenacity
 from pydantic import SecretStr
 
 from env_service.errors import GeoError
-from resources.compute.labels import allowed
-from resources.compute.protocol import ComputeError, Job, JobRequest, JobStatus, JobVanished, State
+from resources.compute.labels import SUBMIT, allowed
+from resources.compute.protocol import LIVE, ComputeError, Job, JobRequest, JobStatus, JobVanished, State
+from resources.compute.striking import Struck
 from resources.hub import AGAIN, hub_endpoint
 
 TIMEOUT_S = 30.0
 MAX_PAUSE_S = 15.0
+CANCEL_S = 5.0
 STATES: Mapping[str, State] = {
     "SCHEDULING": "queued",
     "RUNNING": "running",
@@ -43,6 +46,7 @@ class HubJobs:
         token: may run jobs there.
         namespace: user or organisation; the token's own user if empty.
         endpoint: the Hub's address; `HF_ENDPOINT` or the public one if not given.
+        secrets: what jobs are given; struck out of every line of a log, as the token is.
         patience_s: how long a Hub that answers 5xx, or not at all, is asked again.
         pause_s: before the second attempt; doubled for each one after it, up to 15 s.
         vanish_s: how long a job must be unknown to the Hub before it counts as vanished.
@@ -55,6 +59,7 @@ class HubJobs:
         namespace: str = "",
         *,
         endpoint: str | None = None,
+        secrets: Iterable[SecretStr] = (),
         patience_s: float = 600.0,
         pause_s: float = 1.0,
         vanish_s: float = 20.0,
@@ -65,6 +70,7 @@ class HubJobs:
         self._endpoint = (endpoint or hub_endpoint()).rstrip("/")
         self._api = HfApi(endpoint=self._endpoint, token=token.get_secret_value())
         get_session().timeout = httpx.Timeout(TIMEOUT_S)  # it has none of its own: a silent Hub would hang us
+        self._struck = Struck([token, *secrets])
         self._named = namespace
         self._patience_s, self._pause_s, self._vanish_s = patience_s, pause_s, vanish_s
         self.poll_s = poll_s
@@ -79,12 +85,14 @@ class HubJobs:
         """Start a job; where the Hub's answer was lost, the one that it has started all the same."""
         if not allowed(request.labels):
             raise GeoError(f"The labels of {request.name} are not what the Hub takes: {dict(request.labels)}")
+        # Jobs of earlier requests carry the other labels too, and may have ended long ago.
+        mine = {SUBMIT: uuid.uuid4().hex}
         tried = False
 
         def launch() -> Any:
             nonlocal tried
             # A 5xx says nothing about whether the job runs.
-            if tried and (found := self._list(request.labels)):
+            if tried and (found := self._list(mine)):
                 return found[0]
             tried = True
             return self._api.run_job(
@@ -95,7 +103,7 @@ class HubJobs:
                 flavor=request.flavor,
                 timeout=int(request.timeout_s),
                 name=request.name,
-                labels=dict(request.labels),
+                labels={**request.labels, **mine},
                 expose=list(request.ports) or None,
                 namespace=self._namespace,
             )
@@ -113,16 +121,25 @@ class HubJobs:
                 return JobStatus("vanished", f"{self._endpoint} does not know job {job_id}")
             time.sleep(min(self._pause_s, self._vanish_s))
         durations = info.durations
+        state = STATES.get(_text(info.status.stage), "running")
+        running_s = (
+            float(durations.running_secs) if durations and durations.running_secs is not None else None
+        )
+        if running_s is None and durations and state not in LIVE:
+            running_s = 0.0  # it never ran; without durations nobody knows
         return JobStatus(
-            STATES.get(_text(info.status.stage), "running"),
+            state,
             str(info.status.message or ""),
-            float(durations.running_secs) if durations and durations.running_secs is not None else None,
+            running_s,
             str(info.docker_image or info.space_id or ""),
             tuple(info.status.expose_urls or ()),
         )
 
     def logs(self, job_id: str, follow: bool = False) -> Iterator[str]:
         """Lines that a job has printed, from its first one, each once however often the stream breaks."""
+        yield from self._struck.of(self._printed(job_id, follow))
+
+    def _printed(self, job_id: str, follow: bool) -> Iterator[str]:
         seen = 0
         while True:
             ended = not follow or not self.status(job_id).live
@@ -148,7 +165,7 @@ class HubJobs:
             time.sleep(self._pause_s)
 
     def cancel(self, job_id: str) -> None:
-        """Stop a job; nothing happens where it has ended or is gone."""
+        """Stop a job, and see it end for as long as 5 s; nothing happens where it has ended or is gone."""
 
         def stop() -> None:
             try:
@@ -158,6 +175,13 @@ class HubJobs:
                     raise
 
         self._ask(f"cancel job {job_id}", stop)
+        # What it cost is known when it has ended, and who cancels wants to record that.
+        deadline = time.monotonic() + CANCEL_S
+        while time.monotonic() < deadline:
+            info = self._ask(f"look at job {job_id}", lambda: self._inspect(job_id))
+            if info is None or STATES.get(_text(info.status.stage), "running") not in LIVE:
+                return
+            time.sleep(self._pause_s)
 
     def find(self, labels: Mapping[str, str]) -> list[Job]:
         """Jobs that carry all of these labels, newest first, ended ones included."""

@@ -128,7 +128,7 @@ class Compute(Protocol):
         ...
 
     def logs(self, job_id: str, follow: bool = False) -> Iterator[str]:
-        """Lines that a job has printed, from its first one.
+        """Lines that a job has printed, from its first one, without the secrets that it was given.
 
         Args:
             follow: go on until the job ends; otherwise what there is.

@@ -16,12 +16,15 @@ import dagster as dg
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import Stage, StageRun, failing_clearly
 from geo_assets.lineage.jobs import POOL, AssetJob, JobResult, run_job
+from geo_assets.lineage.settling import jobs_settled
 from resources.compute.following import Limits
 
 HERE = Path(__file__).parent
 IMAGE = "registry.example/geo@sha256:" + "ab" * 32
 TEXT = "what was made"
 LINES = 4
+ACCEPT: list[Callable[[JobResult], None]] = [lambda result: None]
+"""What the asset thinks of a result; a test puts another into its place."""
 # Small enough for a test: nothing here waits for a real Hub.
 FAST = {"GEO_JOB_POLL_S": "0.1", "GEO_JOB_PATIENCE_S": "20", "GEO_JOB_VANISH_S": "0.3"}
 
@@ -48,7 +51,7 @@ def tiny_result(run: StageRun, wanted: dict[str, Any], line: Callable[[str], Non
         limits=Limits(queue_s=60, spare_s=5, settle_s=2),
         fix="Run: dagster asset materialize --select tiny",
     )
-    return run_job(run, job, lambda payload: wanted, run.settings.home / "tiny", line)
+    return run_job(run, job, lambda payload: wanted, run.settings.home / "tiny", line, ACCEPT[0])
 
 
 def lab_stage() -> Stage:
@@ -60,7 +63,7 @@ def lab_stage() -> Stage:
 def tiny(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
     """Made by a job, as the variable TINY_WISH says."""
     wanted = json.loads(os.environ["TINY_WISH"])
-    with failing_clearly():
+    with failing_clearly(), jobs_settled(context.instance, load_settings(), ["tiny"], context.log.info):
         run = StageRun(lab_stage(), "tiny", context.log.info, context, "code-1")
         result = tiny_result(run, wanted, context.log.info)
         if held := wanted.get("hold_after"):  # the result is here, and nobody has been told yet

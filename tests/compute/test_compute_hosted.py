@@ -29,11 +29,11 @@ from geo_assets.sweeps.store import SERVED, SweepStore
 from resources.compute import ASSET, PROJECT, PROJECT_NAME, JobFailed
 
 
-def hosting(*more: str, root: str = "owner/model", **changes: float) -> Hosting:
+def hosting(*more: str, root: str = "owner/model", **changes: Any) -> Hosting:
     """A tiny server as a job."""
     command = ("python", "-m", "tiny_server", "--model", "m", "--root", "owner/model", "--port", str(PORT))
     env = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ["PYTHONPATH"]])}
-    return Hosting("sweep_m", "m", root, (*command, *more), env=env, **changes)  # type: ignore[arg-type]
+    return Hosting("sweep_m", "m", root, (*command, *more), env=env, **changes)
 
 
 @pytest.fixture
@@ -89,6 +89,19 @@ def test_a_job_that_was_left_running_is_gone_on_with(away: FakeHub) -> None:
         next(entered.gen)
 
 
+def test_a_lost_answer_is_never_an_earlier_server(away: FakeHub) -> None:
+    settings = load_compute(lab_stage().settings)
+    with hosted_endpoint(hosting(), settings, lambda text: None) as first:
+        pass
+    away.faults.storm("POST /api/jobs/tester", count=1)
+    with hosted_endpoint(hosting(), settings, lambda text: None) as second:
+        assert second.job.id != first.job.id
+    away.faults.lose_reply()
+    with hosted_endpoint(hosting(), settings, lambda text: None) as third:
+        assert list(ServedModels(third.base_url, third.key).cards()) == ["m"]
+    assert away.launches() == 3
+
+
 def test_another_model_a_death_and_a_late_start_are_told(away: FakeHub, tmp_path: Path) -> None:
     settings = load_compute(lab_stage().settings)
     with (
@@ -101,6 +114,12 @@ def test_another_model_a_death_and_a_late_start_are_told(away: FakeHub, tmp_path
         hosted_endpoint(hosting("--dies"), settings, lambda text: None),
     ):
         pass
+    with (
+        pytest.raises(JobFailed, match=r"last words: my token is \*\*\*") as told,
+        hosted_endpoint(hosting("--says-token"), settings, lambda text: None),
+    ):
+        pass
+    assert away.token not in str(told.value)
     away.scheduling_s = 60
     with (
         pytest.raises(GeoError, match="did not serve m within 0 s"),

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from compute_lab import IMAGE, rented
 from fake_hub import FakeHub
+from fsspec.implementations.local import LocalFileSystem
 from typer.testing import CliRunner
 
 from env_service.errors import GeoError
@@ -17,7 +18,15 @@ from geo_assets.config.compute import flavor_for, load_compute, open_compute
 from geo_assets.config.prices import PricesFileError, UnknownHardware, load_prices
 from geo_assets.config.settings import REPOSITORY, load_settings
 from resources.compute import ASSET, HOME, PROJECT, PROJECT_NAME, JobRequest
-from resources.compute.artifacts import BrokenArtifact, get_folder, put_folder, read_manifest, remove_folder
+from resources.compute.artifacts import (
+    BrokenArtifact,
+    DamagedArtifact,
+    get_folder,
+    put_folder,
+    read_manifest,
+    refuse_folder,
+    remove_folder,
+)
 from resources.compute.inside import MAX_MESSAGE, MessageTooLarge, _LineChannel
 from resources.compute.local import LocalCompute
 
@@ -96,15 +105,43 @@ def test_a_folder_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     (source / "a").write_text("one")
     put_folder(source, str(url))
     (url / "a").write_text("two")
-    with pytest.raises(BrokenArtifact, match="is not what was stored"):
+    with pytest.raises(DamagedArtifact, match="is not what was stored"):
+        get_folder(str(url), tmp_path / "back")
+    (url / "a").unlink()
+    with pytest.raises(DamagedArtifact, match="is not there any more"):
         get_folder(str(url), tmp_path / "back")
     manifest = url / "_manifest.json"
     manifest.write_text(manifest.read_text().replace('"a"', '"../a"'))
-    with pytest.raises(BrokenArtifact, match="a file outside of its folder"):
+    with pytest.raises(DamagedArtifact, match="a file outside of its folder"):
         get_folder(str(url), tmp_path / "back")
-    manifest.write_text("{")
-    with pytest.raises(BrokenArtifact, match="cannot be read"):
-        read_manifest(str(url))
+    for body in ("{", "[]", '{"files": []}', '{"files": {}, "report": 3}'):
+        manifest.write_text(body)
+        with pytest.raises(DamagedArtifact, match="cannot be read"):
+            read_manifest(str(url))
+    with pytest.raises(BrokenArtifact) as unknown:
+        read_manifest("nosuch://bucket/jobs")
+    assert not isinstance(unknown.value, DamagedArtifact)
+    refuse_folder(str(url))
+    assert read_manifest(str(url)) is None and (url / "_manifest.json").parent.exists()
+    refuse_folder(str(url))
+
+
+def test_a_transfer_that_is_cut_short_once_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, url = tmp_path / "source", tmp_path / "store"
+    source.mkdir()
+    (source / "a").write_text("one")
+    put_folder(source, str(url))
+    real, asked = LocalFileSystem.get_file, list[str]()
+
+    def short(self: LocalFileSystem, path: str, to: str, *more: Any, **options: Any) -> Any:
+        asked.append(path)
+        return real(self, path, to, *more, **options) if len(asked) > 1 else Path(to).write_text("on")
+
+    monkeypatch.setattr(LocalFileSystem, "get_file", short)
+    get_folder(str(url), tmp_path / "back")
+    assert (tmp_path / "back" / "a").read_text() == "one" and len(asked) == 2
 
 
 def test_a_message_that_a_log_line_would_not_hold_is_refused() -> None:

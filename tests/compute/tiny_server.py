@@ -1,10 +1,11 @@
 """A server that says which model it serves, as vLLM would, and nothing else.
 
-python -m tiny_server --model ID --root ROOT --port PORT [--dies]
+python -m tiny_server --model ID --root ROOT --port PORT [--dies | --says-token]
 """
 
 import argparse
 import json
+import os
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,9 +19,13 @@ def main() -> int:
         parser.add_argument(name, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--dies", action="store_true")
+    parser.add_argument("--says-token", action="store_true")
     options = parser.parse_args()
     if options.dies:
         print("CUDA out of memory", flush=True)
+        return 3
+    if options.says_token:
+        print(f"my token is {os.environ.get('HF_TOKEN')}", flush=True)
         return 3
     body = json.dumps({"data": [{"id": options.model, "root": options.root, "parent": None}]}).encode()
 

@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lineage"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sweeps"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "doubles"))
 
 from sensors_lab import Automated, write_budget
 

@@ -21,6 +21,7 @@ from geo_assets.config.compute import CARD
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import Stage, StageRun
 from geo_assets.lineage.folders import AssetFolder, MissingUpstream
+from geo_assets.training import run_factory
 from geo_assets.training.curves import curves_chart, smoothed
 from geo_assets.training.run_factory import adapter_asset, recover, swap, train_adapter
 from geo_assets.training.weights import weights_sha256
@@ -122,6 +123,21 @@ def test_a_training_that_fails_leaves_the_finished_one_standing(trained: Trained
     assert "trains for 12 turns, and the environment plays 6" in caught.value.problem
     assert "dagster asset materialize --select adapter_run3" in caught.value.fix
     assert {path: path.read_bytes() for path in trained.folder.rglob("*") if path.is_file()} == before
+
+
+def test_an_adapter_that_is_not_what_its_job_reported_is_refused_once(
+    trained: Trained, lab_config: Path, lab_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = make_home(tmp_path / "home", lab_config, lab_model)
+    monkeypatch.setattr(run_factory, "content_version", lambda facts: "another")
+    with pytest.raises(
+        JobFailed, match=r"its result is refused: it reported version .* has another"
+    ) as caught:
+        train_adapter(quiet(stage), RUN)
+    assert "dagster asset materialize --select adapter_run3" in caught.value.fix
+    (out,) = (stage.settings.home / "jobs" / "adapter_run3").glob("*/out")
+    assert not (out / "_manifest.json").exists() and (out / "result.json").exists()
+    assert AssetFolder(stage.settings.home, "adapter_run3").built() is None
 
 
 def test_an_environment_that_dies_on_the_way_changes_nothing(
