@@ -22,6 +22,7 @@ from geo_assets.lineage.budget import EXPECTED_USD, Launch, decide_pass
 from geo_assets.lineage.costs import USD
 from geo_assets.lineage.folders import AssetFolder, require
 from geo_assets.lineage.launches import NO_ASSETS, Look
+from geo_assets.lineage.run_processes import followed
 from geo_assets.reports.base_drift import SERIES, append_point, base_arms, drift_of, rewards_by_task
 from geo_assets.sweeps.factory import sweep_arm
 from geo_assets.sweeps.names import asset_name, folder_name
@@ -63,7 +64,9 @@ def base_drift_job(stage: Stage) -> dg.JobDefinition:
         with failing_clearly():
             _played(context, stage, load_arms(stage.settings.profile).get(config.arm), config.day)
 
-    @dg.job(name=JOB, description=SAYS, tags={NO_ASSETS: "true"}, executor_def=dg.in_process_executor)
+    executor = followed(dg.in_process_executor, stage.settings.home)
+
+    @dg.job(name=JOB, description=SAYS, tags={NO_ASSETS: "true"}, executor_def=executor)
     def base_drift() -> None:
         play_base_again()
 
