@@ -19,7 +19,7 @@ from geo_assets.lineage.run_processes import BUILD, FOLDER, KEPT_S, remember, se
 HERE = Path(__file__).parent
 GEO = (str(HERE / "run_lab.py"),)
 DAGSTER = ("-m", "dagster", "asset", "materialize", "--select", "adapter", "-f", str(HERE / "run_lab.py"))
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 
 
 class Typed:

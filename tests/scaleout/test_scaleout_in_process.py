@@ -16,7 +16,7 @@ from dagster._core.workspace.context import BaseWorkspaceRequestContext
 from dagster._daemon.monitoring.run_monitoring import monitor_started_run
 from dagster._daemon.types import DaemonHeartbeat
 from dagster_aws.ecs import EcsRunLauncher
-from scaleout_lab import REPOSITORY, instance_home
+from scaleout_lab import instance_home
 
 from env_service.errors import GeoError
 from geo_assets.cli._running import opened_instance, run_assets
@@ -26,7 +26,6 @@ from geo_assets.lineage.ecs_tasks import CLUSTER, MONITORING, TASK, task_tags
 from geo_assets.lineage.run_processes import followed
 
 SEEN: list[dg.DagsterRunStatus] = []
-ORDERS: list[str] = []
 
 
 def look(instance: dg.DagsterInstance, run_id: str) -> dg.DagsterRunStatus:
@@ -56,14 +55,16 @@ def job() -> dg.JobDefinition:
 @pytest.fixture
 def aws_home(
     as_client: Aws, database: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    """Of the instance that `deploy/dagster-aws.yaml` declares."""
+) -> Iterator[Path]:
+    """Of the instance that `deploy/dagster-aws.yaml` declares; its history is empty again afterwards."""
     for name, value in {**database, "DAGSTER_LOGS_BUCKET": as_client.make_bucket()}.items():
         monkeypatch.setenv(name, value)
     home = instance_home(tmp_path / "dagster")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     SEEN.clear()
-    return home
+    yield home
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        instance.wipe()
 
 
 @pytest.fixture
@@ -164,4 +165,3 @@ def test_here_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ECS_CONTAINER_METADATA_URI_V4", "http://127.0.0.1:9/v4/x")
     with dg.DagsterInstance.ephemeral() as instance:
         assert task_tags(instance) == {}
-    assert (REPOSITORY / "dagster.yaml").exists()
