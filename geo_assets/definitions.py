@@ -19,6 +19,7 @@ from geo_assets.environment.eval_environment import eval_environment
 from geo_assets.environment.train_environment import train_environment
 from geo_assets.lineage.assets import GeoAsset, Stage
 from geo_assets.lineage.fingerprint import keep
+from geo_assets.lineage.run_processes import followed
 from geo_assets.reports.board_table import board_table_asset
 from geo_assets.reports.cost_table import cost_table_asset
 from geo_assets.reports.findings import findings_asset
@@ -97,7 +98,7 @@ def build_definitions(stage: Stage) -> dg.Definitions:
         ],
         sensors=automatic.sensors,
         schedules=automatic.schedules,
-        executor=step_executor(),
+        executor=followed(step_executor(), stage.settings.home),
     )
     keep()
     return definitions

@@ -23,6 +23,7 @@ from geo_assets.lineage.costs import GPU_SECONDS, JOB_ID, USD
 from geo_assets.lineage.folders import AssetFolder, require
 from geo_assets.lineage.jobs import POOL
 from geo_assets.lineage.launches import NO_ASSETS, Look
+from geo_assets.lineage.run_processes import followed
 from geo_assets.lineage.settling import jobs_settled
 from geo_assets.lineage.waiting import jobs_for
 from geo_assets.reports.base_drift import SERIES, append_point, base_arms, drift_of, rewards_by_task
@@ -75,7 +76,9 @@ def base_drift_job(stage: Stage) -> dg.JobDefinition:
             with jobs_settled(context.instance, stage.settings, [_work(arm)], context.log.info):
                 _played(context, stage, arm, config.day)
 
-    @dg.job(name=JOB, description=SAYS, tags={NO_ASSETS: "true"}, executor_def=dg.in_process_executor)
+    executor = followed(dg.in_process_executor, stage.settings.home)
+
+    @dg.job(name=JOB, description=SAYS, tags={NO_ASSETS: "true"}, executor_def=executor)
     def base_drift() -> None:
         play_base_again()
 

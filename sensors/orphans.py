@@ -6,21 +6,21 @@ Only jobs with this home's own label are looked at, on this machine and, where i
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
 from env_service.errors import GeoError
 from geo_assets.config.budget import load_automation
-from geo_assets.config.compute import ComputeSettings, load_compute, open_compute
+from geo_assets.config.compute import ComputeSettings, load_compute, places_known
 from geo_assets.config.prices import load_prices
 from geo_assets.lineage.assets import Stage
 from geo_assets.lineage.faults import machine_fault
-from geo_assets.lineage.launches import IN_PROGRESS
+from geo_assets.lineage.launches import runs_in_progress
 from geo_assets.lineage.settling import try_settling
 from geo_assets.lineage.waiting import waited_for_by
-from resources.compute import ASSET, HOME, LOCAL, PROJECT, PROJECT_NAME, Compute, Job, orphans
+from resources.compute import ASSET, HOME, PROJECT, PROJECT_NAME, Compute, Job, orphans
 from sensors._launching import graph_of
 
 EVERY_S = 120
@@ -28,7 +28,8 @@ SAYS = (
     "Reports GPU jobs of this home that no run in progress waits for, and cancels them after the grace "
     "period of `config/budget.yaml`. Running the asset again within it goes on with the job."
 )
-RENTED = "a100-large"
+TICK_S = 20.0
+"""Seconds after which no other job is cancelled in one look: Dagster ends a look that takes a minute."""
 Places = Callable[[Stage], Sequence[Compute]]
 
 
@@ -52,7 +53,7 @@ def orphan_sensor(
 
     Args:
         stage: the profile.
-        places: where jobs run; by default what `geo jobs` looks at.
+        places: where jobs run; by default what `geo jobs` looks at, each asked once.
         clock: seconds since 1970.
     """
 
@@ -78,26 +79,9 @@ def orphan_sensor(
 
 
 def all_places(stage: Stage) -> list[Compute]:
-    """This machine, and the Hub where jobs could have been launched on it."""
-    settings = load_compute(stage.settings)
-    found = [open_compute(settings, LOCAL, "orphan_sensor")]
-    if settings.token is not None and settings.image:
-        found.append(open_compute(settings, RENTED, "orphan_sensor"))
-    return found
-
-
-def alone(
-    places: Sequence[Compute],
-    settings: ComputeSettings,
-    waited_for: set[str],
-    seen: Mapping[str, float],
-    now: float,
-) -> Iterator[Orphan]:
-    """Jobs that no run waits for, with the moment when each was first seen so."""
-    labels = {PROJECT: PROJECT_NAME, HOME: settings.home_label}
-    for place in places:
-        for job in orphans(place.find(labels), waited_for):
-            yield Orphan(job, place, seen.get(job.id, now))
+    """This machine, and the Hub where jobs could have been launched on it; each is asked once."""
+    settings = replace(load_compute(stage.settings), patience_s=0.0)
+    return places_known(settings)
 
 
 def _looked(
@@ -105,21 +89,29 @@ def _looked(
 ) -> dg.SensorResult:
     grace = load_automation(stage.settings.profile).orphans.grace_minutes
     known = {key.to_user_string() for key in graph_of(context).get_all_asset_keys()}
-    runs = context.instance.get_runs(dg.RunsFilter(statuses=IN_PROGRESS))
+    seen, deadline = _seen(context.cursor), time.monotonic() + TICK_S
+    # Jobs before runs: a job that is launched in between is not seen, and one that is seen has its run.
+    found, lines = _found(places, load_compute(stage.settings))
+    runs = runs_in_progress(context.instance, stage)
     waited_for = {work for run in runs for work in waited_for_by(run, known)}
     try_settling(context.instance, stage.settings, context.log.info, waited_for=waited_for)
-    seen = _seen(context.cursor)
-    lines, events, left = [], [], {}
-    for one in alone(places, load_compute(stage.settings), waited_for, seen, now):
+    # What runs at a place that does not answer is alone since when it was seen so.
+    answered = {job.id for _, job in found}
+    left = {job: since for job, since in seen.items() if lines and job not in answered}
+    events = []
+    for place, job in found:
+        if not orphans([job], waited_for):
+            continue
+        one = Orphan(job, place, seen.get(job.id, now))
         late = one.minutes(now) >= grace
-        if late:
-            one.place.cancel(one.job.id)
-        else:
-            left[one.job.id] = one.since
-        lines.append(_words(one, grace, late, now))
-        context.log.warning(lines[-1])
-        if (late or one.job.id not in seen) and one.job.labels.get(ASSET) in known:
-            events.append(_observation(one, lines[-1], late))
+        fault = _cancel(one, deadline) if late else ""
+        if not late or fault:
+            left[job.id] = one.since
+        lines.append(_words(one, grace, late, now, fault))
+        if ((late and not fault) or job.id not in seen) and job.labels.get(ASSET) in known:
+            events.append(_observation(one, lines[-1], late and not fault))
+    for line in lines:
+        context.log.warning(line)
     return dg.SensorResult(
         skip_reason="\n".join(lines) or "Every job has a run that waits for it.",
         asset_events=events,
@@ -127,9 +119,42 @@ def _looked(
     )
 
 
-def _words(one: Orphan, grace: float, late: bool, now: float) -> str:
+def _found(
+    places: Sequence[Compute], settings: ComputeSettings
+) -> tuple[list[tuple[Compute, Job]], list[str]]:
+    """Live jobs of this home wherever they can be asked for, and what is wrong with the other places."""
+    labels = {PROJECT: PROJECT_NAME, HOME: settings.home_label}
+    found: list[tuple[Compute, Job]] = []
+    faults = []
+    for place in places:
+        try:
+            found += [(place, job) for job in place.find(labels) if job.live]
+        except Exception as error:
+            faults.append(f"Jobs of one place are not known: {_told(error)}")
+    return found, faults
+
+
+def _cancel(one: Orphan, deadline: float) -> str:
+    """Cancel a job; why it could not be, if so."""
+    if time.monotonic() > deadline:
+        return "this look has taken too long"
+    try:
+        one.place.cancel(one.job.id)
+    except Exception as error:
+        return _told(error)
+    return ""
+
+
+def _told(error: Exception) -> str:
+    """A fault of one place or job, which must not keep the sensor from the others."""
+    return str(error) if isinstance(error, GeoError) else machine_fault(error) or type(error).__name__
+
+
+def _words(one: Orphan, grace: float, late: bool, now: float, fault: str) -> str:
     job = one.job
     what = f"Job {job.id} ({job.flavor}) of {job.labels.get(ASSET, 'no asset')} has no run that waits for it"
+    if fault:
+        return f"{what}, and is not cancelled ({fault}); the next look tries again: {job.url}"
     if late:
         return f"{what}; cancelled after {one.minutes(now):.0f} minutes: {job.url}"
     rate = load_prices().flavors

@@ -73,8 +73,14 @@ def run_assets(
     """
     import dagster as dg
 
+    from geo_assets.lineage.ecs_tasks import task_tags
+    from geo_assets.lineage.run_processes import BUILD, remember
+
     log = stage.settings.home / "build.log"
     token = uuid.uuid4().hex
+    tags = {BUILD: token, **task_tags(instance)}
+    # Before there is a run: this process may be killed at any moment.
+    remember(stage.settings.home, "build", token)
     watcher = Watcher(instance, token, len(keys), tell)
     watcher.start()
     try:
@@ -86,7 +92,7 @@ def run_assets(
                 instance,
                 run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
                 asset_selection=list(keys),
-                tags={"geo/build": token},
+                tags=tags,
                 raise_on_error=False,
             )
     finally:
@@ -169,8 +175,12 @@ def prepare_dagster_home(home: Path) -> None:
 
     home.mkdir(parents=True, exist_ok=True)
     config = home / "dagster.yaml"
+    # One that leads nowhere is of a checkout that was moved or removed since.
     if not config.exists() and (REPOSITORY / "dagster.yaml").exists():
-        config.symlink_to(REPOSITORY / "dagster.yaml")
+        # In one step, whoever else does the same at this moment.
+        link = home / f".dagster.yaml.{uuid.uuid4().hex}"
+        link.symlink_to(REPOSITORY / "dagster.yaml")
+        link.replace(config)
     os.environ["DAGSTER_HOME"] = str(home)
 
 
@@ -215,8 +225,10 @@ class Watcher(threading.Thread):
     def _read(self) -> None:
         from dagster import RunsFilter
 
+        from geo_assets.lineage.run_processes import BUILD
+
         if not self._run_id:
-            runs = self._instance.get_run_records(RunsFilter(tags={"geo/build": self._token}), limit=1)
+            runs = self._instance.get_run_records(RunsFilter(tags={BUILD: self._token}), limit=1)
             if not runs:
                 return
             self._run_id = runs[0].dagster_run.run_id

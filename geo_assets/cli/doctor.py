@@ -12,6 +12,8 @@ import typer
 
 def doctor(as_json: bool = typer.Option(False, "--json", help="Machine-readable.")) -> None:
     """Say what this profile needs and whether it is there."""
+    from env_service.errors import GeoError
+    from geo_assets.config.compute import load_compute, open_compute
     from geo_assets.config.settings import load_settings
 
     settings = load_settings()
@@ -37,8 +39,11 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Machine-readable.
     if settings.profile == "live":
         card = Path("/dev/nvidiactl").exists()
         said = "there" if card else "none: training and self-hosted arms rent one on the Hub"
-        rents = all(os.environ.get(name) for name in ("HF_TOKEN", "GEO_JOB_IMAGE", "GEO_JOBS_URL"))
-        fix = "set HF_TOKEN, GEO_JOB_IMAGE and GEO_JOBS_URL (docs/compute.md)"
+        rents, fix = True, ""
+        try:
+            open_compute(load_compute(settings), "a100-large", "training")
+        except GeoError as error:
+            rents, fix = False, str(error)
         checks.append(("CUDA device", card or rents, said, fix))
         token = bool(settings.mapillary_token.get_secret_value())
         said = "set" if token else "unset: coverage_tiles, task_pool and mirrored_panoramas need it"

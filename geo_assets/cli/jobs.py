@@ -1,7 +1,9 @@
 """`geo jobs`: jobs that were launched for assets, on this machine and on the Hub, and how to stop one."""
 
 import json
+import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,7 +13,8 @@ from env_service.errors import GeoError
 if TYPE_CHECKING:
     from resources.compute import Compute, Job
 
-ON_HUB = "a100-large"
+PATIENCE_S = 20.0
+"""How long a Hub that does not answer is asked, by a command that somebody waits for."""
 ENDED_SHOWN = 20
 
 
@@ -21,24 +24,28 @@ def jobs(
     as_json: bool = typer.Option(False, "--json", help="Machine-readable."),
 ) -> None:
     """List the jobs of this home that run, or cancel one."""
-    from geo_assets.config.compute import load_compute, open_compute
+    from geo_assets.config.compute import load_compute, places_known
     from geo_assets.config.settings import load_settings
-    from resources.compute import HOME, LOCAL, PROJECT, PROJECT_NAME
+    from resources.compute import HOME, PROJECT, PROJECT_NAME
 
     settings = load_compute(load_settings())
-    places = [open_compute(settings, LOCAL, "geo jobs")]
-    # The Hub is asked only where jobs could have been launched on it.
-    if settings.token is not None and settings.image:
-        places.append(open_compute(settings, ON_HUB, "geo jobs"))
+    settings = replace(settings, patience_s=min(settings.patience_s, PATIENCE_S))
     labels = {PROJECT: PROJECT_NAME, HOME: settings.home_label}
-    found = [(place, job) for place in places for job in place.find(labels)]
+    found: list[tuple[Compute, Job]] = []
+    fault: GeoError | None = None
+    for place in places_known(settings):
+        try:
+            found += [(place, job) for job in place.find(labels)]
+        except GeoError as error:
+            fault = error  # what runs elsewhere is told all the same
     if cancel:
-        _cancel(cancel, found)
+        _cancel(cancel, found, fault)
         return
     shown = [job for _, job in found if job.live]
     shown += [job for _, job in found if not job.live][:ENDED_SHOWN] if everything else []
     if as_json:
         print(json.dumps({"jobs": [_row(job) for job in shown]}, indent=2))
+        _refuse(fault, bool(settings.image))
         return
     if not shown:
         print("No job is running." if not everything else "No job has been launched.")
@@ -48,9 +55,10 @@ def jobs(
         print(
             f"{job.id}  {job.state:<9}  {job.flavor:<10}  {asset}  launched {minutes:.0f} min ago  {job.url}"
         )
+    _refuse(fault, bool(settings.image))
 
 
-def _cancel(wanted: str, found: "list[tuple[Compute, Job]]") -> None:
+def _cancel(wanted: str, found: "list[tuple[Compute, Job]]", fault: GeoError | None) -> None:
     for place, job in found:
         if job.id == wanted:
             if job.live:
@@ -59,8 +67,18 @@ def _cancel(wanted: str, found: "list[tuple[Compute, Job]]") -> None:
                 f"Job {job.id} is cancelled" if job.live else f"Job {job.id} had ended before ({job.state})"
             )
             return
+    if fault is not None:
+        raise fault  # it may run there
     known = ", ".join(job.id for _, job in found if job.live) or "none is running"
     raise GeoError(f"There is no job {wanted!r} of this home", f"Running: {known}")
+
+
+def _refuse(fault: GeoError | None, rents: bool) -> None:
+    """Say that a place did not answer; an error only where jobs are launched there."""
+    if fault is not None and rents:
+        raise fault
+    if fault is not None:
+        print(f"The Hub's jobs are not known: {fault}", file=sys.stderr)
 
 
 def _row(job: "Job") -> dict[str, object]:

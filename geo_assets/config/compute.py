@@ -7,11 +7,15 @@
 | `GEO_JOB_IMAGE` | container image of jobs on the Hub, pinned by digest |
 | `GEO_JOBS_NAMESPACE` | user or organisation that pays; default: the token's own |
 | `HF_TOKEN` | may run jobs there |
+| `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` | what a rented job opens `s3://` with |
+| `GEO_JOB_AWS_ACCESS_KEY_ID` and so on | the same, where this machine has other ones or a role |
 | `GEO_JOB_PATIENCE_S`, `GEO_JOB_POLL_S`, `GEO_JOB_VANISH_S` | seconds; operational |
 """
 
+import fcntl
 import os
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +25,7 @@ from pydantic import SecretStr
 
 from env_service.canonical import sha256_hex
 from env_service.errors import GeoError
+from env_service.store import refuse_credentials
 from geo_assets.config.prices import load_prices
 from geo_assets.config.settings import Settings
 from resources.compute import LOCAL, Compute
@@ -29,8 +34,14 @@ from resources.compute.local import LocalCompute
 from resources.hub import hub_token
 
 CARD = Path("/dev/nvidiactl")
-PASSED_ON = ("HF_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""Credentials that a rented job gets as secrets: of the Hub, and of an object store."""
+AWS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""Credentials of an object store that a rented job gets as secrets, beside `HF_TOKEN`."""
+OF_JOBS = "GEO_JOB_"
+"""Before the name of one of them: for jobs alone. A task of ECS works by its role, and hands none on."""
+S3 = ("s3", "s3a")
+NEEDS_NO_KEY = ("hf", "memory")
+"""Stores that a rented job opens with `HF_TOKEN`, or with nothing."""
+DEPLOYMENT = ".deployment_id"
 TOLD = ("HF_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_REGION")
 """Addresses that it gets as plain variables."""
 PINNED = re.compile(r".+@(sha256:[0-9a-f]{64})")
@@ -48,6 +59,8 @@ class ComputeSettings:
         namespace: who pays for them.
         token: of the Hub.
         secrets, env: variables that a rented job gets.
+        stores: remote addresses that it may have to open.
+        home: `GEO_HOME`.
         patience_s, poll_s, vanish_s: see `HubJobs`.
     """
 
@@ -59,6 +72,8 @@ class ComputeSettings:
     token: SecretStr | None = field(default=None, repr=False)
     secrets: Mapping[str, SecretStr] = field(default_factory=dict, repr=False)
     env: Mapping[str, str] = field(default_factory=dict)
+    stores: tuple[str, ...] = ()
+    home: Path = Path()
     patience_s: float = 600.0
     poll_s: float = 10.0
     vanish_s: float = 20.0
@@ -66,34 +81,44 @@ class ComputeSettings:
     @property
     def remote_store(self) -> bool:
         """Payloads and artifacts are kept where other machines reach them."""
-        return "://" in self.jobs_url and not self.jobs_url.startswith(("file://", "local://"))
+        return _remote(self.jobs_url)
 
     @property
     def home_label(self) -> str:
-        """Names this deployment on its jobs, by where their artifacts are kept."""
-        return sha256_hex(self.jobs_url.encode())[:16]
+        """Names this deployment on its jobs: by where their artifacts are kept, and by its own id.
+
+        Homes that share a bucket do not share their jobs; machines that share a home do.
+        """
+        return sha256_hex(f"{self.jobs_url}\n{deployment_id(self.home)}".encode())[:16]
 
 
 def load_compute(settings: Settings, environ: Mapping[str, str] | None = None) -> ComputeSettings:
     """Read the variables.
 
     Raises:
-        GeoError: one of them holds no usable value.
+        GeoError: one of them holds no usable value, or an address holds credentials.
     """
     env = os.environ if environ is None else environ
     where = env.get("GEO_COMPUTE", "")
     if where not in ("", "local", "hub"):
         raise GeoError(f"GEO_COMPUTE={where!r} is no place for jobs", "Set it to local or hub, or unset it")
+    try:
+        refuse_credentials(env.get("GEO_JOBS_URL", ""))
+    except GeoError as error:
+        raise GeoError(f"GEO_JOBS_URL: {error.problem}", error.fix) from None
     defaults = ComputeSettings("", "", Path())
+    jobs_url = (env.get("GEO_JOBS_URL") or str(settings.home / "jobs")).rstrip("/")
     return ComputeSettings(
         where="local" if where == "local" else "hub" if where == "hub" else "",
-        jobs_url=(env.get("GEO_JOBS_URL") or str(settings.home / "jobs")).rstrip("/"),
+        jobs_url=jobs_url,
         local_root=settings.home / "jobs" / "local",
         image=env.get("GEO_JOB_IMAGE", ""),
         namespace=env.get("GEO_JOBS_NAMESPACE", ""),
         token=hub_token(env),
-        secrets={name: SecretStr(env[name]) for name in PASSED_ON if env.get(name)},
+        secrets=_passed_on(env),
         env={name: env[name] for name in TOLD if env.get(name)},
+        stores=tuple(url for url in (jobs_url, settings.store_url) if _remote(url)),
+        home=settings.home,
         patience_s=_seconds(env, "GEO_JOB_PATIENCE_S", defaults.patience_s),
         poll_s=_seconds(env, "GEO_JOB_POLL_S", defaults.poll_s),
         vanish_s=_seconds(env, "GEO_JOB_VANISH_S", defaults.vanish_s),
@@ -114,7 +139,7 @@ def flavor_for(settings: ComputeSettings, hardware: str) -> str:
 
 
 def open_compute(settings: ComputeSettings, flavor: str, name: str) -> Compute:
-    """The place where jobs of a flavor run.
+    """The place where a job of a flavor is launched.
 
     Args:
         name: the asset that wants it, for the message.
@@ -138,8 +163,54 @@ def open_compute(settings: ComputeSettings, flavor: str, name: str) -> Compute:
             "See docs/compute.md, or set GEO_PROFILE=sandbox",
         )
     image_digest(settings.image)
+    _refuse_without_keys(settings, f"{name} needs a rented job ({flavor})")
+    return _hub(settings, settings.token)
+
+
+def places_known(settings: ComputeSettings) -> list[Compute]:
+    """Every place that jobs may run at, to ask and to cancel: the Hub wherever there is a token for it."""
+    here: list[Compute] = [LocalCompute(settings.local_root)]
+    return here if settings.token is None else [*here, _hub(settings, settings.token)]
+
+
+def deployment_id(home: Path) -> str:
+    """The id of a home, made when it is first asked for and kept in it.
+
+    Raises:
+        OSError: it can be neither read nor written.
+    """
+    path = home / DEPLOYMENT
+    if path.exists() and (kept := path.read_text().strip()):
+        return kept
+    home.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # two first commands at once agree on one
+        file.seek(0)
+        if not (kept := file.read().strip()):
+            kept = uuid.uuid4().hex
+            file.write(f"{kept}\n")
+    return kept
+
+
+def _refuse_without_keys(settings: ComputeSettings, need: str) -> None:
+    """Keep a job from starting, and costing money, that could not open its stores."""
+    schemes = {url.partition("://")[0] for url in settings.stores}
+    if schemes & {*S3} and not settings.secrets.keys() >= {*AWS_KEYS[:2]}:
+        raise GeoError(
+            f"{need}, which opens s3:// with keys that it is given, and AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY are not set here; a profile or a role cannot be handed on",
+            "Set them, or GEO_JOB_AWS_ACCESS_KEY_ID and GEO_JOB_AWS_SECRET_ACCESS_KEY for jobs alone",
+        )
+    if unknown := sorted(schemes - {*S3, *NEEDS_NO_KEY}):
+        raise GeoError(
+            f"{need}, which can be given no credentials for {unknown[0]}://",
+            "Keep what it reads and makes on s3:// or hf:// (GEO_JOBS_URL, GEO_STORE_URL)",
+        )
+
+
+def _hub(settings: ComputeSettings, token: SecretStr) -> HubJobs:
     return HubJobs(
-        settings.token,
+        token,
         settings.namespace,
         secrets=settings.secrets.values(),
         patience_s=settings.patience_s,
@@ -161,6 +232,17 @@ def image_digest(image: str) -> str:
             f"GEO_JOB_IMAGE={image} is not pinned by digest", "Write it as REGISTRY/NAME@sha256:… (64 digits)"
         )
     return pinned.group(1)
+
+
+def _remote(url: str) -> bool:
+    return "://" in url and not url.startswith(("file://", "local://"))
+
+
+def _passed_on(env: Mapping[str, str]) -> dict[str, SecretStr]:
+    """Credentials of a rented job, under the names that its libraries read."""
+    prefix = OF_JOBS if env.get(OF_JOBS + AWS_KEYS[0]) else ""
+    found = {name: env.get(prefix + name, "") for name in AWS_KEYS} | {"HF_TOKEN": env.get("HF_TOKEN", "")}
+    return {name: SecretStr(value) for name, value in found.items() if value}
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

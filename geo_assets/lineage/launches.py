@@ -29,6 +29,7 @@ from geo_assets.lineage.budget import (
 from geo_assets.lineage.costs import USD, cost_of
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.plan import Plan, failed_checks, make_plan
+from geo_assets.lineage.run_processes import IN_PROGRESS, settle
 from geo_assets.lineage.versions import content_version
 
 LAUNCH_KEY = "geo/launch_key"
@@ -37,13 +38,6 @@ APPROVED = "geo/approved"
 """Metadata of an observation that approves one launch: the launch's key."""
 NO_ASSETS = "geo/no_assets"
 """Tag of runs of jobs that build no asset."""
-IN_PROGRESS = [
-    DagsterRunStatus.NOT_STARTED,
-    DagsterRunStatus.QUEUED,
-    DagsterRunStatus.STARTING,
-    DagsterRunStatus.STARTED,
-    DagsterRunStatus.CANCELING,
-]
 NOT_WELL = [DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 PAID_GROUPS = ("sweeps", "training")
 SHORT = 12
@@ -79,7 +73,7 @@ class Look:
     @cached_property
     def runs(self) -> list[dg.DagsterRun]:
         """Runs in progress."""
-        return list(self.instance.get_runs(RunsFilter(statuses=IN_PROGRESS)))
+        return runs_in_progress(self.instance, self.stage)
 
     @cached_property
     def busy(self) -> set[str]:
@@ -191,6 +185,12 @@ def decisions(
         if isinstance(decision, Launch):
             spent = spent.and_then(decision.usd)
         yield decision
+
+
+def runs_in_progress(instance: DagsterInstance, stage: Stage) -> list[dg.DagsterRun]:
+    """Runs that go on; those whose process is gone are recorded as failed before."""
+    settle(instance, stage.settings.home)
+    return list(instance.get_runs(RunsFilter(statuses=IN_PROGRESS)))
 
 
 def built_by(run: dg.DagsterRun, everything: Iterable[str]) -> set[str]:

@@ -21,9 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
-import psutil
-
 from env_service.canonical import atomic_write
+from resources.compute.births import birth
 
 REQUEST, RECORD, LOG, EXIT = "request.json", "job.json", "log", "exit.json"
 KEPT = "GEO_JOB_KEPT"
@@ -56,8 +55,8 @@ def keep(folder: Path) -> None:
     stop, began = _Stop(), time.monotonic()
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    own = psutil.Process()
-    body = {"pid": own.pid, "born": own.create_time(), "started_at": time.time()}
+    # Its age is told by the clock of its time limit, which stands still while the machine sleeps.
+    body = {"pid": os.getpid(), "born": birth(os.getpid()), "began": began}
     atomic_write(folder / RECORD, json.dumps(body).encode())
     ended = {"cancelled": False, "timed_out": False}
     with (folder / LOG).open("ab") as log:

@@ -18,9 +18,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from env_service.canonical import atomic_write
+from resources.compute.births import alive
 from resources.compute.keeper import EXIT, LOG, RECORD, REQUEST
 from resources.compute.protocol import PYTHON, ComputeError, Job, JobRequest, JobStatus, JobVanished, State
 
@@ -60,6 +59,7 @@ class LocalCompute:
             "addresses": addresses,
             "secrets": sorted(request.secrets),  # names
             "created_at": time.time(),
+            "asked": time.monotonic(),
         }
         atomic_write(folder / REQUEST, json.dumps(body, indent=2).encode() + b"\n")
         secrets = {name: value.get_secret_value() for name, value in request.secrets.items()}
@@ -83,19 +83,20 @@ class LocalCompute:
         if not (folder / REQUEST).exists():
             return JobStatus("vanished", f"{folder} is gone")
         # One that cannot be read (a damaged disk) costs a running job its labels, and not its life.
-        body = _read(folder / REQUEST) or {"created_at": folder.stat().st_mtime}
+        body = _read(folder / REQUEST) or {}
         addresses = tuple(body.get("addresses", ()))
         record = _read(folder / RECORD)
         if record is None:
-            late = time.time() - body["created_at"] > START_S
+            # By a clock that nobody sets; one that is ahead of ours is of an earlier boot.
+            late = not 0 <= time.monotonic() - float(body.get("asked", 0)) <= START_S
             return JobStatus("vanished", "it never started") if late else JobStatus("queued")
-        alive = _alive(record)
+        lives = _alive(record)
         ended = _read(folder / EXIT)  # after the look at its keeper, who writes this last
         if ended is not None:
             return JobStatus(*_ending(ended), running_s=float(ended["seconds"]), addresses=addresses)
-        if not alive:
+        if not lives:
             return JobStatus("vanished", "its keeper was killed")
-        return JobStatus("running", running_s=time.time() - record["started_at"], addresses=addresses)
+        return JobStatus("running", running_s=_age_s(record), addresses=addresses)
 
     def logs(self, job_id: str, follow: bool = False) -> Iterator[str]:
         """Lines that a job has printed, from its first one."""
@@ -185,12 +186,14 @@ def _ending(ended: Mapping[str, Any]) -> tuple[State, str]:
 
 def _alive(record: Mapping[str, Any]) -> bool:
     """Whether the keeper of a record lives: a process of that id, born when it was."""
-    try:
-        process = psutil.Process(int(record["pid"]))
-        same = abs(process.create_time() - float(record["born"])) < 1.0
-        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False
+    return record["born"] is not None and alive(int(record["pid"]), record["born"])
+
+
+def _age_s(record: Mapping[str, Any]) -> float:
+    """Seconds that a living keeper counts against its job's time limit."""
+    if "began" not in record:  # started by an earlier version, which wrote down the time of day
+        return time.time() - float(record["started_at"])
+    return max(0.0, time.monotonic() - float(record["began"]))
 
 
 def _read(path: Path) -> dict[str, Any] | None:

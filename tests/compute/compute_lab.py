@@ -16,6 +16,7 @@ import dagster as dg
 from geo_assets.config.settings import load_settings, stage_specs
 from geo_assets.lineage.assets import Stage, StageRun, failing_clearly
 from geo_assets.lineage.jobs import POOL, AssetJob, JobResult, run_job
+from geo_assets.lineage.run_processes import followed
 from geo_assets.lineage.settling import jobs_settled
 from resources.compute.following import Limits
 
@@ -74,7 +75,17 @@ def tiny(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any
         yield dg.MaterializeResult(data_version=dg.DataVersion(result.data_version), metadata=metadata)
 
 
-defs = dg.Definitions([tiny])
+defs = dg.Definitions(
+    [tiny],
+    jobs=[dg.define_asset_job("typed")],
+    # The step works in the run's own process, and the run is followed as those of the project are.
+    executor=followed(dg.in_process_executor, load_settings().home),
+)
+
+
+def tiny_job() -> dg.JobDefinition:
+    """The job over it."""
+    return defs.resolve_job_def("typed")
 
 
 def messages(instance: dg.DagsterInstance, run_id: str) -> list[str]:
@@ -89,8 +100,10 @@ def said_lines(instance: dg.DagsterInstance, run_id: str) -> list[str]:
 
 def main() -> int:
     """Materialize `tiny`."""
+    import compute_lab
+
     with dg.DagsterInstance.get() as instance:
-        result = dg.materialize([tiny], instance=instance, raise_on_error=False)
+        result = dg.execute_job(dg.reconstructable(compute_lab.tiny_job), instance)
     return 0 if result.success else 1
 
 

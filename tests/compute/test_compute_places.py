@@ -1,5 +1,6 @@
 """The two places where jobs run, asked the same questions, and what each of them survives."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from pydantic import SecretStr
 
 from env_service.errors import GeoError
 from resources.compute import Compute, ComputeError, JobRequest, JobVanished
+from resources.compute.births import alive, birth
 from resources.compute.hub import HubJobs
 from resources.compute.local import LocalCompute
 
@@ -187,3 +189,64 @@ def test_more_jobs_than_a_page_and_a_label_the_hub_would_refuse(at_hub: HubJobs,
     assert [job.created_at for job in at_hub.find(LABELS)] == [7, 6, 5, 4, 3, 2, 1]
     with pytest.raises(GeoError, match="labels of job are not what the Hub takes"):
         at_hub.submit(request("pass", labels={"geo-asset": "a/b"}))
+
+
+def test_a_machine_that_slept_counts_a_job_as_old_as_its_keeper_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = LocalCompute(tmp_path / "jobs")
+    job = place.submit(request("import time; print('up'); time.sleep(60)"))
+    assert next(iter(place.logs(job.id, follow=True))) == "up"
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 7200)  # as after two hours asleep
+    status = place.status(job.id)
+    assert status.state == "running" and status.running_s is not None and 0 <= status.running_s < 60
+    monkeypatch.undo()
+    place.cancel(job.id)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="births are exact where /proc is")
+def test_a_clock_that_is_set_loses_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = LocalCompute(tmp_path / "jobs")
+    job = place.submit(request("import time; print('up'); time.sleep(60)"))
+    assert next(iter(place.logs(job.id, follow=True))) == "up"
+    real = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: real(process) + 5)
+    assert place.status(job.id).state == "running"
+    place.cancel(job.id)
+    assert place.status(job.id).state == "cancelled"
+
+
+def test_a_job_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    place = LocalCompute(tmp_path / "jobs")
+    job = place.submit(request("import time; print('up'); time.sleep(60)"))
+    assert next(iter(place.logs(job.id, follow=True))) == "up"
+    path = tmp_path / "jobs" / job.id / "job.json"
+    pid = json.loads(path.read_text())["pid"]
+    born = psutil.Process(pid).create_time()
+    path.write_text(json.dumps({"pid": pid, "born": born, "started_at": born}))
+    assert place.status(job.id).state == "running"
+    path.write_text(json.dumps({"pid": pid, "born": born - 60, "started_at": born}))
+    assert place.status(job.id).state == "vanished", "another process has its id"
+    path.write_text(json.dumps({"pid": pid, "born": born, "started_at": born}))
+    place.cancel(job.id)
+    assert place.status(job.id).state == "cancelled"
+
+
+def test_a_process_is_known_by_its_birth() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        born = birth(process.pid)
+        assert born is not None and alive(process.pid, born) and birth(process.pid) == born
+        other = birth(os.getpid())
+        assert other is not None and not alive(process.pid, other)
+        process.kill()
+        until(lambda: not alive(process.pid, born), 10)  # dead and not yet collected
+    assert birth(process.pid) is None
+
+
+def test_a_hub_that_is_asked_without_patience_is_asked_once(hub: FakeHub) -> None:
+    place = HubJobs(SecretStr(hub.token), "tester", endpoint=hub.url, patience_s=0.0)
+    hub.faults.storm(status=503, count=9)
+    with pytest.raises(ComputeError, match="503"):
+        place.find(LABELS)
+    assert len(hub.asked) == 1

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from env_service.errors import GeoError
 from geo_assets.cli import _register, app
-from geo_assets.config.compute import flavor_for, load_compute, open_compute
+from geo_assets.config.compute import deployment_id, flavor_for, load_compute, open_compute
 from geo_assets.config.prices import PricesFileError, UnknownHardware, load_prices
 from geo_assets.config.settings import REPOSITORY, load_settings
 from resources.compute import ASSET, HOME, PROJECT, PROJECT_NAME, JobRequest
@@ -70,7 +71,8 @@ def test_where_a_job_runs_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -
     assert flavor_for(told(GEO_COMPUTE="hub"), "4xA100") == "a100x4"
     with pytest.raises(GeoError, match="HF_TOKEN and GEO_JOB_IMAGE and GEO_JOBS_URL must be set"):
         open_compute(told(), "a100-large", "adapter_run3")
-    remote = {"HF_TOKEN": "t", "GEO_JOBS_URL": "s3://bucket/jobs"}
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    remote = {"HF_TOKEN": "t", "GEO_JOBS_URL": "s3://bucket/jobs", **keys}
     with pytest.raises(GeoError, match="is not pinned by digest"):
         open_compute(told(**remote, GEO_JOB_IMAGE="registry/x:latest"), "a100-large", "a")
     open_compute(told(**remote, GEO_JOB_IMAGE=IMAGE), "a100-large", "a")
@@ -78,6 +80,53 @@ def test_where_a_job_runs_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(GeoError):
             told(**bad)
     assert "planted" not in repr(told(HF_TOKEN="planted", AWS_SECRET_ACCESS_KEY="planted"))
+
+
+def test_a_job_that_could_not_open_its_stores_is_not_rented(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = {"HF_TOKEN": "t", "GEO_JOB_IMAGE": IMAGE}
+    on_s3 = {**token, "GEO_JOBS_URL": "s3://bucket/jobs"}
+
+    def opened(env: dict[str, str]) -> dict[str, str]:
+        settings = load_compute(load_settings(), env)
+        open_compute(settings, "a100-large", "adapter_run3")
+        return {name: value.get_secret_value() for name, value in settings.secrets.items()}
+
+    lacking = "adapter_run3 needs a rented job .* AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
+    with pytest.raises(GeoError, match=lacking):
+        opened(on_s3)
+    with pytest.raises(GeoError, match=r"GEO_JOB_AWS_ACCESS_KEY_ID"):
+        opened({**on_s3, "AWS_ACCESS_KEY_ID": "k"})
+    own = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "of-the-role"}
+    assert opened({**on_s3, **own}) == {**own, "HF_TOKEN": "t"}
+    of_jobs = {"GEO_JOB_AWS_ACCESS_KEY_ID": "jk", "GEO_JOB_AWS_SECRET_ACCESS_KEY": "js"}
+    passed = {"AWS_ACCESS_KEY_ID": "jk", "AWS_SECRET_ACCESS_KEY": "js", "HF_TOKEN": "t"}
+    assert opened({**on_s3, **own, **of_jobs}) == passed, "the two kinds are not mixed"
+    assert opened({**token, "GEO_JOBS_URL": "hf://datasets/a/b"}) == {"HF_TOKEN": "t"}
+    with pytest.raises(GeoError, match="no credentials for gs://"):
+        opened({**token, "GEO_JOBS_URL": "gs://bucket/jobs"})
+    # The pictures count too.
+    monkeypatch.setenv("GEO_STORE_URL", "s3://bucket/panos")
+    with pytest.raises(GeoError, match=lacking):
+        opened({**token, "GEO_JOBS_URL": "hf://datasets/a/b"})
+
+
+@pytest.mark.parametrize("url", ["s3://KEY:planted@bucket/jobs", "https://x/jobs?signature=planted"])
+def test_an_address_of_jobs_that_holds_credentials_is_refused(url: str) -> None:
+    with pytest.raises(GeoError, match=r"GEO_JOBS_URL: .* holds credentials") as refused:
+        load_compute(load_settings(), {"GEO_JOBS_URL": url})
+    assert "planted" not in str(refused.value)
+
+
+def test_homes_that_share_a_bucket_do_not_share_their_jobs(tmp_path: Path) -> None:
+    def label(home: str, bucket: str = "one") -> str:
+        settings = load_settings({"GEO_HOME": str(tmp_path / home)})
+        return load_compute(settings, {"GEO_JOBS_URL": f"s3://{bucket}/jobs"}).home_label
+
+    mine, theirs = label("mine"), label("theirs")
+    assert mine != theirs and label("mine") == mine and label("mine", "two") != mine
+    assert deployment_id(tmp_path / "mine") not in (mine, deployment_id(tmp_path / "theirs"))
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: deployment_id(tmp_path / "new"), range(8)))) == 1
 
 
 @pytest.mark.parametrize("scheme", ["", "memory://"])
@@ -180,3 +229,37 @@ def test_jobs_are_listed_and_cancelled(monkeypatch: pytest.MonkeyPatch, hub: Fak
     assert "had ended before" in cli.invoke(app, ["jobs", "--cancel", rent.id]).stdout
     assert "There is no job 'x'" in str(cli.invoke(app, ["jobs", "--cancel", "x"]).exception)
     assert cli.invoke(app, ["jobs"]).stdout == "No job is running.\n"
+
+
+def test_jobs_are_known_without_all_that_a_launch_needs(
+    monkeypatch: pytest.MonkeyPatch, hub: FakeHub
+) -> None:
+    if not app.registered_commands:
+        _register()
+    cli, settings = CliRunner(), load_compute(load_settings())
+    labels = {PROJECT: PROJECT_NAME, HOME: settings.home_label}
+    here = LocalCompute(settings.local_root)
+    local = here.submit(JobRequest("j", ("python", "-c", "input()"), {**labels, ASSET: "one"}, 60))
+    for name, value in hub.environ.items():
+        monkeypatch.setenv(name, value)
+    rent = hub.start({"command": ["sleep", "60"], "arguments": [], "environment": {}, "flavor": "a100-large",
+                      "labels": {**labels, ASSET: "two"}})  # fmt: skip
+
+    def listed() -> set[str]:
+        result = cli.invoke(app, ["jobs", "--json"])
+        return {row["id"] for row in json.loads(result.stdout)["jobs"]}
+
+    assert listed() == {local.id, rent.id}, "the token is enough to ask"
+    monkeypatch.setenv("GEO_JOB_IMAGE", IMAGE)
+    assert listed() == {local.id, rent.id}, "half of what a launch needs is no fault"
+    monkeypatch.setenv("GEO_JOB_IMAGE", "registry/x:latest")
+    assert cli.invoke(app, ["jobs", "--cancel", rent.id]).stdout.startswith(f"Job {rent.id} is cancelled")
+    # A Hub that refuses hides nothing that runs here.
+    hub.faults.storm(status=403, count=99)
+    refused = cli.invoke(app, ["jobs", "--json"])
+    assert local.id in refused.stdout and "refuses" in str(refused.exception)
+    assert "refuses" in str(cli.invoke(app, ["jobs", "--cancel", "elsewhere"]).exception)
+    monkeypatch.delenv("GEO_JOB_IMAGE")
+    told = cli.invoke(app, ["jobs", "--json"])
+    assert told.exit_code == 0 and "refuses" in told.stderr, "nothing is rented, so its answer is no need"
+    assert cli.invoke(app, ["jobs", "--cancel", local.id]).stdout.startswith(f"Job {local.id} is cancelled")

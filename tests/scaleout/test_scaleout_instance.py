@@ -21,6 +21,7 @@ from postgres_double import PASSWORD
 from scaleout_lab import REPOSITORY, instance_home
 
 from env_service.errors import GeoError
+from geo_assets.config.compute import AWS_KEYS, OF_JOBS
 from geo_assets.config.executors import step_executor
 from geo_assets.lineage.dagster_internals import DagsterState
 
@@ -128,6 +129,11 @@ def test_the_task_that_launches_is_one_that_ecs_takes(as_client: Aws) -> None:
         given = {entry["name"] for entry in container["environment"] + container["secrets"]}
         assert read - given == {"GEO_HOME"} and "GEO_HOME=/mnt/geo" in image
         assert container["mountPoints"][0]["containerPath"] == "/mnt/geo"
+        # All that a rented job needs, and no key in the place of the task's role.
+        names = {entry["name"] for entry in container["environment"]}
+        assert {"GEO_JOBS_URL", "GEO_JOB_IMAGE"} <= names and not given & {*AWS_KEYS}
+        secrets = {entry["name"] for entry in container["secrets"]}
+        assert {"HF_TOKEN", *(OF_JOBS + name for name in AWS_KEYS[:2])} <= secrets
     assert (
         "cp deploy/dagster-aws.yaml /srv/instance/dagster.yaml" in image
         and "DAGSTER_HOME=/srv/instance" in image
