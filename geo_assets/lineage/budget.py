@@ -14,13 +14,12 @@ import dagster as dg
 from dagster import DagsterInstance
 
 from geo_assets.config.budget import Budget
-from geo_assets.lineage.costs import USD
+from geo_assets.lineage.costs import USD, affordable, dollars
 from geo_assets.lineage.plan import Plan, StaleAsset
 
 EXPECTED_USD = "geo/expected_usd"
 """Tag of a run that a sensor launches: the dollars that it is expected to cost."""
 PAGE = 500
-CENT = 0.005
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Skip:
     @property
     def words(self) -> str:
         """One line of both."""
-        return f"{self.asset} is not built: {self.reason} (building it costs ${self.usd:.2f})"
+        return f"{self.asset} is not built: {self.reason} (building it costs {dollars(self.usd)})"
 
 
 Decision = Launch | Skip
@@ -112,10 +111,19 @@ def spent_of(payments: Iterable[Payment], now: float, in_flight: float = 0.0) ->
     )
 
 
-def recorded_payments(instance: DagsterInstance, since: float) -> list[Payment]:
-    """Dollars that were recorded since then, for every asset that the instance knows, gone ones included."""
+def recorded_payments(
+    instance: DagsterInstance, since: float, names: Iterable[str] | None = None
+) -> list[Payment]:
+    """Dollars that were recorded since then.
+
+    Args:
+        instance: with the history.
+        since: in seconds since 1970.
+        names: of assets; by default every one that the instance knows, gone ones included.
+    """
     found: list[Payment] = []
-    for key in instance.get_asset_keys():
+    keys = instance.get_asset_keys() if names is None else [dg.AssetKey(name) for name in names]
+    for key in keys:
         filtered = dg.AssetRecordsFilter(asset_key=key, after_timestamp=since)
         for fetch in (instance.fetch_materializations, instance.fetch_observations):
             cursor = None
@@ -133,11 +141,11 @@ def recorded_payments(instance: DagsterInstance, since: float) -> list[Payment]:
 
 
 def remaining(budget: Budget, spent: Spent) -> dict[str, float]:
-    """Dollars that are left, by window in words."""
+    """Dollars that are left, by window in words; below zero where more was spent than was to be."""
     return {
         "per run": budget.per_run_usd,
-        "this day": max(0.0, budget.per_day_usd - spent.day - spent.in_flight),
-        "this month": max(0.0, budget.per_month_usd - spent.month - spent.in_flight),
+        "this day": budget.per_day_usd - spent.day - spent.in_flight,
+        "this month": budget.per_month_usd - spent.month - spent.in_flight,
     }
 
 
@@ -210,8 +218,8 @@ def _not_to_be_paid(usd: float, spent: Spent, budget: Budget, around: Surroundin
     if not around.price_known:
         return "nobody knows what it costs; build it once by hand, or declare its price"
     for window, left in remaining(budget, spent).items():
-        if usd > left + CENT:
-            return f"it costs ${usd:.2f}, and ${left:.2f} are left {window}"
+        if not affordable(usd, left):
+            return f"it costs {dollars(usd)}, and {dollars(left)} are left {window}"
     return ""
 
 

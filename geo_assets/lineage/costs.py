@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 RUNS_LOOKED_AT = 5
 SECONDS, GPU_SECONDS, USD = "seconds", "gpu_seconds", "usd"
+USD_DIGITS = 4
+"""Prices have as many; what lies below comes from adding floats."""
 _ESTIMATE = "estimated_"
 _BY_GROUP = {"data": 60.0, "environment": 20.0, "sweeps": 60.0, "training": 150.0, "reports": 10.0}
 _OTHERWISE = 60.0
@@ -45,6 +47,21 @@ class Cost:
             "usd": round(self.usd, 2),
             "basis": self.basis,
         }
+
+
+def affordable(usd: float, left_usd: float) -> bool:
+    """Whether something may be paid of what is left, which is below zero where too much was spent.
+
+    What costs nothing always may.
+    """
+    return usd == 0.0 or round(usd - left_usd, USD_DIGITS) <= 0.0
+
+
+def dollars(usd: float) -> str:
+    """A sum as a reader says it: to the cent, finer where cents do not say it, and never below zero."""
+    known = max(0.0, round(usd, USD_DIGITS))
+    text = f"{known:.{USD_DIGITS}f}"
+    return f"${text[:-2]}" if text.endswith("00") else f"${text.rstrip('0')}"
 
 
 def total(costs: Iterable[Cost]) -> Cost:

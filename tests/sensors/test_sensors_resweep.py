@@ -6,6 +6,10 @@ import dagster as dg
 import pytest
 from sensors_lab import BUILT_USD, SWEEPS, Automated, asked, reasons
 
+from geo_assets.config.budget import Budget as BudgetOf
+from geo_assets.lineage.budget import Launch, Skip, Spent, decide
+from geo_assets.lineage.costs import Cost
+from geo_assets.lineage.plan import Plan, Reason, StaleAsset
 from sensors.resweep import resweep_sensor
 
 Budget = Callable[..., None]
@@ -137,3 +141,32 @@ def test_a_run_in_progress_is_not_doubled_and_its_price_is_set_aside(lab: Automa
     assert asked(result) == ["sweep_b"]
     assert reasons(result)["sweep_a"] == "a run in progress builds it"
     assert reasons(result)["sweep_c"] == "it costs $2.50, and $0.00 are left this day"
+
+
+@pytest.mark.parametrize("spent", [0.0, 5.0, 105.0])
+@pytest.mark.parametrize("usd", [0.0, 0.0001, 0.004, 2.5])
+def test_nothing_that_costs_anything_is_paid_of_nothing(usd: float, spent: float) -> None:
+    plan = Plan((StaleAsset("a", (Reason("missing", "gone"),)),), costs={"a": Cost(usd=usd)})
+    limits = BudgetOf(per_run_usd=5.0, per_day_usd=spent, per_month_usd=5.0)
+    decision = decide(plan, "a", Spent(day=spent, month=min(spent, 100.0)), limits)
+    assert isinstance(decision, Launch if usd == 0.0 else Skip)
+
+
+def test_three_times_ten_cents_fit_thirty() -> None:
+    plan = Plan((StaleAsset("a", (Reason("missing", "gone"),)),), costs={"a": Cost(usd=0.1)})
+    limits = BudgetOf(per_run_usd=0.1, per_day_usd=0.3, per_month_usd=0.3)
+    spent = Spent()
+    for _ in range(3):
+        assert isinstance(decide(plan, "a", spent, limits), Launch)
+        spent = spent.and_then(0.1)
+    assert isinstance(decide(plan, "a", spent, limits), Skip)
+
+
+def test_what_costs_nothing_is_launched_though_too_much_was_spent(lab: Automated, budget: Budget) -> None:
+    budget(0, 0, 0)
+    lab.edit(
+        "graph",
+        "return Made(content_version([run.r",
+        "return Made(content_version(1) and content_version([run.r",
+    )
+    assert asked(lab.tick(resweep_sensor(lab.stage))) == ["board"]
