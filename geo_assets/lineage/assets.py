@@ -20,7 +20,7 @@ import dagster as dg
 
 from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
-from geo_assets.lineage.costs import Estimate, estimate_metadata
+from geo_assets.lineage.costs import SHARE, Estimate, estimate_metadata, measure_metadata
 from geo_assets.lineage.explain import record
 from geo_assets.lineage.faults import machine_fault
 from geo_assets.lineage.fingerprint import Fingerprint, fingerprint
@@ -287,7 +287,9 @@ def result_of(
         data_version=dg.DataVersion(made.data_version),
         metadata={
             **numbers,
+            SHARE: 1.0,  # but for what goes on with what stood, and says so
             **made.metadata,
+            **measure_metadata(asset.estimate(stage)),
             "seconds": round(seconds, 3),
             **peak_memory(),
         },

@@ -26,7 +26,7 @@ from geo_assets.lineage.budget import (
     recorded_payments,
     spent_of,
 )
-from geo_assets.lineage.costs import USD, cost_of
+from geo_assets.lineage.costs import cost_of, price_known
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.plan import Plan, failed_checks, make_plan
 from geo_assets.lineage.versions import content_version
@@ -155,7 +155,7 @@ class Look:
         )
         if not paid:
             return True
-        return self.usual_cost(name) > 0 or any(USD in run for run in self.state.runs(name))
+        return price_known(self.state.runs(name), self.state.metadata(name))
 
     def _failed_run(self, name: str) -> str:
         tried = self.instance.get_runs(

@@ -20,6 +20,7 @@ from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
 from geo_assets.config.compute import load_compute
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.costs import SHARE, Estimate, made_share
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.folders import MARKER, Published
 from geo_assets.lineage.jobs import POOL
@@ -28,6 +29,7 @@ from geo_assets.sweeps.adapter_outcome import SEEN, Side, check_specs, made_of, 
 from geo_assets.sweeps.adapter_serving import VLM_SERVER, Pair, Serving, check_lineage, served_pair
 from geo_assets.sweeps.factory import (
     CONFIG,
+    DECIDING,
     ENVIRONMENT,
     finished_sweep,
     telling_episode,
@@ -84,7 +86,7 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         folders={name: folder_name(sweep.slug)},
         descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},
         pool=POOL if sweep.profile == "live" else None,
-        estimate=lambda stage: hosting_estimate() if sweep.profile == "live" else None,
+        estimate=lambda stage: _estimate(sweep, stage),
         priority=7,
         tags={"arm_kind": sweep.adapter.kind, "provider": sweep.adapter.provider, "protocol": "tools"},
         checks=check_specs(),
@@ -93,6 +95,13 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         return sweep_pair(run, sweep)
 
     return sweep_adapter
+
+
+def _estimate(sweep: AdapterSweep, stage: Stage) -> Estimate:
+    """What sweeping both arms costs: a card's hour where a job serves the models."""
+    whole = hosting_estimate() if sweep.profile == "live" else Estimate(60.0)
+    like = {**sweep.base.model_dump(mode="json", include=DECIDING), "hosting_usd": whole.usd}
+    return replace(whole, work=float(2 * PASSES * stage.specs.split.eval_size), like=like)
 
 
 def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
@@ -136,7 +145,10 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
         for side in sides:
             write_outcomes(side.store.folder, side.store.records.values())
     made = made_of(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
-    return replace(made, metadata={**made.metadata, **cost})
+    before = [(side.arm.slug, *key) for side in sides for key in side.before]
+    after = [(record.arm, *record.key) for one in swept for record in one.records]
+    share = made_share(before, after, len(sides) * tasks * PASSES)
+    return replace(made, metadata={**made.metadata, **cost, SHARE: share})
 
 
 def arm_identities(

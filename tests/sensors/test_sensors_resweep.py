@@ -170,3 +170,16 @@ def test_what_costs_nothing_is_launched_though_too_much_was_spent(lab: Automated
         "return Made(content_version(1) and content_version([run.r",
     )
     assert asked(lab.tick(resweep_sensor(lab.stage))) == ["board"]
+
+
+def test_reruns_that_play_nothing_are_no_price(lab: Automated, budget: Budget) -> None:
+    lab.edit("graph", '{"usd": USD}, [Check(', '{"usd": USD} if SEED != 7 else {"made_share": 0.0}, [Check(')
+    for seed in (6, 7, 7, 7):
+        lab.seed(seed)
+        lab.run(SWEEPS)
+    lab.seed(2)
+    budget(2.0, 1000, 1000)
+    found = reasons(lab.tick(resweep_sensor(lab.stage)))
+    assert {found[name] for name in SWEEPS} == {"it costs $2.50, and $2.00 are left per run"}
+    budget(2.5, 1000, 1000)
+    assert asked(lab.tick(resweep_sensor(lab.stage))) == [*SWEEPS]
