@@ -80,6 +80,7 @@ class Surroundings:
         busy: assets that runs in progress build.
         price_known: whether its cost was recorded or declared.
         failed_run: a run that was launched for the same code and parents and did not end well; empty if none.
+        idle_run: a run that left it incomplete and changed nothing; empty if none.
         lacking: what has to be done before automation may build it at all; empty if nothing.
     """
 
@@ -89,6 +90,7 @@ class Surroundings:
     busy: Collection[str] = ()
     price_known: bool = True
     failed_run: str = ""
+    idle_run: str = ""
     lacking: str = ""
 
 
@@ -210,6 +212,8 @@ def _not_ready(plan: Plan, asset: str, around: Surroundings) -> str:
         return f"its blocking check {around.own_red[0]} failed, and nothing has changed since"
     if around.failed_run:
         return f"run {around.failed_run} failed, and nothing has changed since"
+    if around.idle_run:
+        return f"run {around.idle_run} added nothing to it, and nothing has changed since"
     return around.lacking
 
 

@@ -1,5 +1,6 @@
 """The resweep sensor, called directly: what it launches, what it skips and why, and what the money allows."""
 
+import shutil
 from collections.abc import Callable
 
 import dagster as dg
@@ -183,3 +184,41 @@ def test_reruns_that_play_nothing_are_no_price(lab: Automated, budget: Budget) -
     assert {found[name] for name in SWEEPS} == {"it costs $2.50, and $2.00 are left per run"}
     budget(2.5, 1000, 1000)
     assert asked(lab.tick(resweep_sensor(lab.stage))) == [*SWEEPS]
+
+
+def test_what_is_lost_is_made_again_however_often(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, 1000, 1000)
+    used: set[str] = set()
+    for _ in range(3):
+        shutil.rmtree(lab.home / "sweeps" / "a")
+        result = lab.tick(sensor)
+        assert asked(result) == ["sweep_a"]
+        (key,) = [str(request.run_key) for request in result.run_requests or ()]
+        assert key not in used, "Dagster launches a key once for ever"
+        assert [str(request.run_key) for request in lab.tick(sensor).run_requests or ()] == [key]
+        used.add(key)
+        assert all(lab.launch(result.run_requests or ()))
+        assert asked(lab.tick(sensor)) == []
+
+
+def test_an_incomplete_sweep_goes_on_for_as_long_as_it_makes_progress(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, 1000, 1000)
+    lab.edit("graph", '"complete": True}', '"complete": slug != "a"}')
+    lab.edit("graph", "value = [slug, SEED, ", "value = [slug, SEED, _played(slug), ")
+    played = lab.home / "played"
+    lab.edit(
+        "graph",
+        "def sweep_of",
+        f"def _played(slug):\n    return open({str(played)!r}).read()\n\n\ndef sweep_of",
+    )
+    for count in ("1", "2", "2"):
+        played.write_text(count)
+        result = lab.tick(sensor)
+        assert "sweep_a" in asked(result) and all(lab.launch(result.run_requests or ()))
+    result = lab.tick(sensor)
+    assert asked(result) == []
+    assert reasons(result)["sweep_a"].endswith("added nothing to it, and nothing has changed since")
+    shutil.rmtree(lab.home / "sweeps" / "a")
+    assert asked(lab.tick(sensor)) == ["sweep_a"], "what is lost is another matter"
