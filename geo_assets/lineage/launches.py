@@ -1,8 +1,8 @@
 """What automation looks at before it launches: plan, spending, runs in progress, and runs that failed.
 
 A launch has a key: code version, data versions of the parents, and the run that made the asset last. Dagster
-launches a key once for ever: what was made and is lost again has another key, going back to an older code
-version has, and failing again has not. A sweep that was not completed and gained nothing is held back by name.
+launches a key once for ever: what was made and is lost again has another key, so has a way back to old code,
+and failing again has not. A sweep that was not completed and gained nothing is held back by name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
