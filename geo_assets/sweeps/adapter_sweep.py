@@ -50,6 +50,7 @@ from geo_assets.sweeps.sight import Sight, pictures_change_replies
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import (
     APART,
+    HOSTING,
     harness_version,
     protocol_code,
     protocol_version,
@@ -81,7 +82,7 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         spec=lambda specs: {"arms": [arm.identity() for arm in sweep.arms], "k": PASSES},
         runs=[*_server_modules(sweep), *protocol_code(sweep.base)],
         inputs=sweep_inputs(sweep.base),
-        apart=APART,
+        apart=APART if sweep.profile == "live" else (*APART, *HOSTING),
         kinds={"json", "parquet"},
         folders={name: folder_name(sweep.slug)},
         descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},

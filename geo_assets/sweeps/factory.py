@@ -34,6 +34,7 @@ from geo_assets.sweeps.spending import price_of, read_calls, unrecorded
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import (
     APART,
+    HOSTING,
     episodes_version,
     harness_version,
     model_version,
@@ -73,7 +74,7 @@ def sweep_asset(arm: ArmSpec) -> GeoAsset:
         spec=lambda specs: {"arm": arm.identity(), "k": arm.k},
         runs=[*served_modules(arm), *protocol_code(arm)],
         inputs=sweep_inputs(arm),
-        apart=APART,
+        apart=APART if arm.by_job else (*APART, *HOSTING),
         kinds={"json", "parquet"},
         folders={name: folder_name(arm.slug)},
         descriptions={name: description},
