@@ -36,21 +36,15 @@ BASE_ARM_INSIDE = "base_arm_inside"
 
 @dataclass(frozen=True)
 class Side:
-    """One arm while it is swept: its folder's store, and what stood there before."""
+    """One arm while it is swept, and its folder's store."""
 
     arm: ArmSpec
     store: SweepStore
-    before: frozenset[tuple[int, int]]
 
     @property
     def picture(self) -> Path:
         """One episode of it, as a strip."""
         return self.store.folder / PICTURE
-
-    @property
-    def played(self) -> set[int]:
-        """Passes with an episode that this process has played."""
-        return {sample for sample, task in self.store.keys if (sample, task) not in self.before}
 
 
 def check_specs() -> list[CheckSpec]:

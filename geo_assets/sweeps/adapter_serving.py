@@ -3,7 +3,7 @@
 In the sandbox it is our own, started from the two folders for as long as the sweep lasts. Live it is a vLLM
 server of the user's where `GEO_VLLM_URL` names one, and otherwise a job's, which carries the adapter to a
 rented card and ends with the sweep. Before anything is asked, what the adapter recorded about its base is
-held against the base model that stands here.
+held against the base model that stands here, and so are the shapes of its weights.
 """
 
 import json
@@ -19,6 +19,7 @@ from env_service.errors import GeoError
 from geo_assets.config.compute import ComputeSettings, flavor_for, open_compute
 from geo_assets.lineage.folders import Published
 from geo_assets.sweeps.adapter_arms import AdapterSweep
+from geo_assets.sweeps.adapter_shapes import base_folder, check_shapes
 from geo_assets.sweeps.kept import KeptServer
 from geo_assets.sweeps.self_hosted import PORT, Hosting, hosted_endpoint, vllm_command
 from geo_assets.sweeps.served_models import WrongBaseServed
@@ -64,19 +65,23 @@ class Serving:
         key: bearer token.
         kept: the server, where it is a process of ours.
         cost: what a job that served them cost; there once it has been torn down.
+        ours: a process or a job of ours, which serves what this sweep handed to it. Its folders have other
+            paths every time, and say nothing.
     """
 
     base_url: str
     key: SecretStr | None = None
     kept: tuple[KeptServer, ...] = ()
     cost: Mapping[str, object] = field(default_factory=dict)
+    ours: bool = True
 
 
 def check_lineage(pair: Pair) -> None:
     """Make sure that the adapter is the one that was published, and trained on the base that stands here.
 
     Raises:
-        WrongBaseServed: it was trained on another model or another version of it.
+        WrongBaseServed: it was trained on another model or another version of it, or has no place of its
+            weights' shapes in it.
         GeoError: the adapter's folder cannot be read, or its weights are not those that were published.
     """
     base, adapter = pair.base, pair.adapter
@@ -104,6 +109,10 @@ def check_lineage(pair: Pair) -> None:
     published = adapter.facts.get("weights_sha256")
     if published and weights_sha256(adapter.path / ADAPTER) != published:
         raise GeoError(f"The weights in {adapter.path / ADAPTER} are not those that were published", fix)
+    own = config.get("rank_pattern") or type(config.get("r")) is not int
+    here = base_folder(base.path / WEIGHTS, str(base.facts.get("repo") or ""), pair.revision)
+    rank = None if own else int(config["r"])
+    check_shapes(adapter.path / ADAPTER, rank, here, (adapter.name, base.name), fix)
 
 
 @contextmanager
@@ -169,7 +178,7 @@ def live_endpoint(environ: Mapping[str, str]) -> Serving | None:
     if not address.startswith(("http://", "https://")):
         raise GeoError(f"{ADDRESS_VARIABLE}={address} is no address", "It begins with http:// or https://")
     key = environ.get(KEY_VARIABLE, "")
-    return Serving(f"{address.removesuffix('/v1')}/v1", SecretStr(key) if key else None)
+    return Serving(f"{address.removesuffix('/v1')}/v1", SecretStr(key) if key else None, ours=False)
 
 
 def pair_hosting(sweep: AdapterSweep, pair: Pair) -> Hosting:

@@ -27,6 +27,7 @@ from geo_assets.lineage.jobs import POOL
 from geo_assets.sweeps.adapter_arms import PASSES, AdapterSweep, adapter_sweeps
 from geo_assets.sweeps.adapter_outcome import SEEN, Side, check_specs, made_of, seen_in
 from geo_assets.sweeps.adapter_serving import VLM_SERVER, Pair, Serving, check_lineage, served_pair
+from geo_assets.sweeps.confirming import clear, confirm, settle, unconfirmed
 from geo_assets.sweeps.factory import (
     CONFIG,
     DECIDING,
@@ -34,7 +35,7 @@ from geo_assets.sweeps.factory import (
     finished_sweep,
     telling_episode,
 )
-from geo_assets.sweeps.guards import sees
+from geo_assets.sweeps.guards import listed_as, sees
 from geo_assets.sweeps.harness import SPLIT, DeadEndpoint, Plan, Swept, make_plan, request_sampling, run_sweep
 from geo_assets.sweeps.kept import Kept, mending
 from geo_assets.sweeps.lock import WriterLock
@@ -44,7 +45,7 @@ from geo_assets.sweeps.pictures import strip
 from geo_assets.sweeps.protocol_tools import opening_content, tool_definitions
 from geo_assets.sweeps.replay import replay
 from geo_assets.sweeps.self_hosted import hosting_estimate
-from geo_assets.sweeps.served_models import Opening, ServedModels, WrongBaseServed, check_served, probe
+from geo_assets.sweeps.served_models import Card, Opening, ServedModels, WrongBaseServed, check_served, probe
 from geo_assets.sweeps.serving import served_environment
 from geo_assets.sweeps.sight import Sight, pictures_change_replies
 from geo_assets.sweeps.store import SweepStore
@@ -113,6 +114,7 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
         WrongBaseServed: the adapter belongs to another base, or the endpoint serves something else.
         BlindEndpoint: the base answers alike whatever it is shown.
         AdapterChangesNothing: base and adapter answer alike.
+        NotConfirmed: the endpoint gives no answer after the sweep; what was played now is set aside.
         SweepLocked: another process sweeps the same arm.
         GeoError: the eval split is empty, or an address is missing.
         DeadEndpoint, EnvironmentUnusable, BudgetDiffers, ServerDied: see `harness`.
@@ -135,7 +137,7 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
             folder = run.folder(member_folder(sweep.slug, arm.slug)).path
             lock = locks.enter_context(WriterLock(folder, f"{run.name} ({arm.slug})", say=run.say))
             store = SweepStore(folder, lock, identities[arm.slug], run.say)
-            sides.append(Side(arm, store, frozenset(store.keys)))
+            sides.append(Side(arm, store))
         swept = _standing(sides, tasks, top, digest)
         cost: Mapping[str, object] = {}
         if swept is not None:
@@ -195,6 +197,8 @@ def _standing(sides: Sequence[Side], tasks: int, top: Path, digest: str) -> list
     """Both arms, where all of their episodes stand and the endpoint that gave them was found in order."""
     if seen_in(top).get("identity") != digest or not all(side.picture.exists() for side in sides):
         return None
+    if any(unconfirmed(side.store.folder) for side in sides):
+        return None  # a run was killed before it had looked at the endpoint a second time
     found = [finished_sweep(side.arm, side.store, tasks) for side in sides]
     return [one for one in found if one is not None] if None not in found else None
 
@@ -218,10 +222,12 @@ def _play(
         endpoint = ServedModels(serving.base_url, serving.key)
         names = (sweep.base.slug, sweep.adapter.slug)
 
-        def look() -> None:
-            check_served(endpoint.cards(), *names, pair.root, pair.revision, serving.base_url)
+        def look() -> list[Card]:
+            cards = endpoint.cards()
+            check_served(cards, *names, pair.root, pair.revision, serving.base_url)
+            return [cards[name] for name in names]
 
-        mending(kept, look)
+        listed = mending(kept, look)
         plans = [
             _plan(side.arm, sweep, served.url, environment.data_version, harness, kept) for side in sides
         ]
@@ -229,26 +235,39 @@ def _play(
         found = mending(kept, lambda: probe(endpoint, *names, asked, request_sampling(sweep.base)))
         run.say(f"{sweep.slug}: base and adapter are served, and they differ")
         sight = mending(kept, lambda: _sight(sweep, serving, endpoint, asked))
+        # The base arm's episodes outlive an adapter, so what is served on it is none of their business.
+        entries = [_entry(card, serving) for card in listed]
+        begun = [
+            (side.store, settle(side.store, entries[: place + 1], run.say))
+            for place, side in enumerate(sides)
+        ]
         swept = [
             _sweep_side(run, side, plan, served.url, serving, kept)
             for side, plan in zip(sides, plans, strict=True)
         ]
-        try:
-            mending(kept, look)
+
+        def look_again() -> None:
+            if mending(kept, look) != listed:
+                raise WrongBaseServed(
+                    f"{serving.base_url} lists {' and '.join(names)} otherwise after the sweep than before",
+                    f"Serve the same two for as long as the sweep lasts, and run: geo sweep {sweep.slug}",
+                )
             _as_published(run, sweep, pair)
             for one, side in zip(swept, sides, strict=True):
                 _reported(one, side.arm)
-        except WrongBaseServed:
-            for side in sides:
-                if side.played:
-                    aside = side.store.quarantine(side.played)
-                    run.say(f"{side.arm.slug}: the passes played now were moved to {aside}")
-            raise
+
+        confirm(begun, look_again, sweep.slug, run.say)
         for one, side in zip(swept, sides, strict=True):
             _picture(side, one, served.url, kept)
     body = {"identity": digest, "probe": found.facts(), "sight": sight.facts()}
     atomic_write(run.folder(folder_name(sweep.slug)).path / SEEN, canonical_json(body))
+    clear(begun)
     return swept, serving.cost
+
+
+def _entry(card: Card, serving: Serving) -> dict[str, Any] | None:
+    """What is held against the next run's look, if this one is killed."""
+    return listed_as(replace(card, root="") if serving.ours else card)
 
 
 def _plan(

@@ -7,7 +7,7 @@ session and leaves no trace; a provider's error ends the episode unscored; anyth
 import queue
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from geo_assets.sweeps.protocol_tools import Played, Tool
 from geo_assets.sweeps.protocols import PLAYS, prompt_version
 from geo_assets.sweeps.records import EpisodeRecord, Provenance, Timing
 from geo_assets.sweeps.results import result_of
+from geo_assets.sweeps.spending import Begins
 from resources.calls import causes_of
 from resources.endpoints import ChatEndpoint
 from resources.replies import ProviderError, Reply
@@ -33,6 +34,7 @@ LIBRARIES = ("openai", "anthropic", "pydantic")
 SESSION_TRIES = 5
 SESSION_PAUSE_S = 0.5
 JOIN_S = 2.0
+WAIT_S = 0.5
 
 
 class EnvironmentUnusable(GeoError):
@@ -81,6 +83,29 @@ class Unscored:
 Outcome = tuple[EpisodeRecord, Timing] | Unscored
 
 
+class Gate(Protocol):
+    """Who says when episodes may begin; asked by one thread at a time."""
+
+    def begins(self, in_play: int) -> Begins:
+        """When another may begin beside those in play; never ends the taking of new ones."""
+        ...
+
+    def ended(self, outcome: Outcome) -> None:
+        """Told of each as soon as it has ended, while it still counts as in play."""
+        ...
+
+
+class Open:
+    """Every episode may begin."""
+
+    def begins(self, in_play: int) -> Begins:
+        """At once."""
+        return "now"
+
+    def ended(self, outcome: Outcome) -> None:
+        """Of no interest."""
+
+
 class OwnSession:
     """A thread's environment session: opened when needed, and anew after every environment error."""
 
@@ -90,12 +115,16 @@ class OwnSession:
         self._stopped = stopped
         self._kept = kept
         self._env: GeoGuessrEnv | None = None
+        self.opening = ""
+        """What the environment said at the start of the last episode."""
 
     def reset(self, split: str, index: int) -> GeoObservation:
         """Start an episode."""
         if self._env is None:
             self._env = GeoGuessrEnv(self._url)
-        return self._env.reset(split=split, index=index).observation
+        seen = self._env.reset(split=split, index=index).observation
+        self.opening = f"{seen.prompt}\n{seen.feedback}"
+        return seen
 
     def step(self, action: dict[str, Any]) -> GeoObservation:
         """Play one action."""
@@ -149,7 +178,7 @@ class Crew:
         todo: (sample, task) in the order of play.
         workers: threads.
         kept: servers of the sweep's own, which are started again when they die.
-        may_begin: asked before each episode with the number in play; False ends the taking of new ones.
+        gate: asked before each episode.
     """
 
     def __init__(
@@ -160,15 +189,15 @@ class Crew:
         todo: Sequence[tuple[int, int]],
         workers: int,
         kept: Sequence[Kept] = (),
-        may_begin: Callable[[int], bool] = lambda _: True,
+        gate: Gate | None = None,
     ) -> None:
         self._plan = plan
         self._env_url = env_url
         self._endpoint = endpoint
         self._kept = kept
-        self._may_begin = may_begin
-        self._todo = iter(todo)
-        self._taking = threading.Lock()
+        self._gate = gate or Open()
+        self._todo = deque(todo)
+        self._taking = threading.Condition()
         self._playing = 0
         self._out: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
         self._closed = threading.Event()
@@ -219,10 +248,17 @@ class Crew:
         try:
             while (key := self._next()) is not None:
                 try:
-                    self._out.put(self._play(session, *key))
+                    outcome = self._play(session, *key)
+                    self._out.put(outcome)
+                    with self._taking:
+                        self._gate.ended(outcome)
+                except BaseException:
+                    self._closed.set()  # before another thread sees room for an episode
+                    raise
                 finally:
                     with self._taking:
                         self._playing -= 1
+                        self._taking.notify_all()
             self._out.put(None)
         except BaseException as error:
             self._out.put(error)
@@ -231,14 +267,17 @@ class Crew:
 
     def _next(self) -> tuple[int, int] | None:
         with self._taking:
-            if self._closed.is_set():
-                return None
-            key = next(self._todo, None)
-            if key is not None and not self._may_begin(self._playing):
-                self._closed.set()
-                return None
-            self._playing += key is not None
-            return key
+            while self._todo and not self._closed.is_set():
+                begins = self._gate.begins(self._playing)
+                if begins == "now":
+                    self._playing += 1
+                    return self._todo.popleft()
+                if begins == "never":
+                    self._closed.set()
+                else:
+                    # Not for good: a signal's handler closes without a word to those who wait.
+                    self._taking.wait(WAIT_S)
+            return None
 
     def _play(self, session: OwnSession, sample: int, task: int) -> Outcome:
         plan, began = self._plan, time.monotonic()
@@ -264,7 +303,7 @@ class Crew:
             wall_s=round(time.monotonic() - began, 3),
             finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        return _record(plan, played, task, sample, seed), timing
+        return _record(plan, played, session.opening, task, sample, seed), timing
 
 
 def seed_of(arm: ArmSpec, sample: int) -> int:
@@ -281,7 +320,7 @@ def request_sampling(arm: ArmSpec) -> dict[str, Any]:
     return body | sampling.extra
 
 
-def _record(plan: Task, played: Played, task: int, sample: int, seed: int) -> EpisodeRecord:
+def _record(plan: Task, played: Played, opening: str, task: int, sample: int, seed: int) -> EpisodeRecord:
     return EpisodeRecord(
         arm=plan.arm.slug,
         split=SPLIT,
@@ -291,7 +330,7 @@ def _record(plan: Task, played: Played, task: int, sample: int, seed: int) -> Ep
         seed=seed,
         opening_sha256=played.opening_sha256,
         turns=played.turns,
-        result=result_of(played),
+        result=result_of(played, opening),
         provenance=Provenance(
             environment_version=plan.environment_version,
             harness_version=plan.harness_version,

@@ -19,6 +19,7 @@ from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, S
 from geo_assets.lineage.costs import SHARE, Estimate, made_share
 from geo_assets.lineage.folders import MARKER
 from geo_assets.lineage.jobs import POOL
+from geo_assets.sweeps.confirming import unconfirmed
 from geo_assets.sweeps.guards import figures, guarded, read_found
 from geo_assets.sweeps.harness import DeadEndpoint, Swept, make_plan
 from geo_assets.sweeps.kept import mending
@@ -129,7 +130,8 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         tasks, picture, before = int(environment.facts.get("tasks", 0)), folder / PICTURE, store.keys
         cost: Mapping[str, Any] = {}
         finished = finished_sweep(arm, store, tasks)
-        if finished is not None and picture.exists() and read_found(folder):
+        looked = bool(read_found(folder)) and not unconfirmed(folder)
+        if finished is not None and picture.exists() and looked:
             run.say(f"{arm.slug}: all {len(finished.records):,} episodes are there; nothing is asked again")
             swept, shown = finished, picture.read_bytes()
         else:

@@ -12,7 +12,7 @@ Each guard came from a wrong number that looked right:
 
 `guarded` puts 1 and 7 around a sweep. Episodes that were played under doubt are set aside and count for
 nothing; the episodes of earlier runs stay. A run that is killed cannot look a second time: the next run does
-it, and what the killed one played stands only if both saw the same.
+it, and what the killed one played stands only if both saw the same (`confirming`).
 """
 
 import json
@@ -24,22 +24,34 @@ from typing import Any
 from env_service.canonical import atomic_write, canonical_json
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
+from geo_assets.sweeps.confirming import NotConfirmed, clear, confirm, settle
 from geo_assets.sweeps.harness import MAX_UNFINISHED_SHARE, Plan, Swept, request_sampling, run_sweep
 from geo_assets.sweeps.kept import Kept, mending
 from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.scales import one_scale
 from geo_assets.sweeps.served_models import WrongBaseServed
 from geo_assets.sweeps.sight import BlindEndpoint, Sight, read_swatches
-from geo_assets.sweeps.store import LOOKED, UNCONFIRMED, SweepStore
+from geo_assets.sweeps.store import LOOKED, SweepStore
 from resources.endpoints import ChatEndpoint
 from resources.replies import Card, ProviderError, same_model
 
+__all__ = [
+    "Found",
+    "NotConfirmed",
+    "UnevenPasses",
+    "check_card",
+    "figures",
+    "guarded",
+    "listed_as",
+    "look",
+    "read_found",
+    "sees",
+    "whole_passes",
+    "write_found",
+]
+
 SWATCH_TRIES = 2
 """One misread swatch may be the sampling; a blind endpoint passes neither time."""
-
-
-class NotConfirmed(GeoError):
-    """The endpoint could not be looked at after the sweep; what was played was set aside."""
 
 
 class UnevenPasses(GeoError):
@@ -60,7 +72,7 @@ class Found:
 
     def facts(self) -> dict[str, Any]:
         """As JSON."""
-        return {"listed": _listed(self.listed), "sight": self.sight.facts()}
+        return {"listed": listed_as(self.listed), "sight": self.sight.facts()}
 
 
 def look(arm: ArmSpec, endpoint: ChatEndpoint, sweep: str = "") -> Card | None:
@@ -152,49 +164,21 @@ def guarded(
     listed = mending(kept, lambda: look(arm, endpoint, plan.slug))
     sight = mending(kept, lambda: sees(arm, endpoint, plan.slug))
     say(f"{arm.slug}: {endpoint.base_url} serves {arm.model}, and sees")
-    before = _settle(store, listed, say)
+    begun = [(store, settle(store, listed_as(listed), say))]
     swept = run_sweep(plan, env_url, endpoint, store, say, kept=kept)
-    try:
+
+    def look_again() -> None:
         again = mending(kept, lambda: look(arm, endpoint, plan.slug))
         if again != listed:
             raise WrongBaseServed(
                 f"{endpoint.base_url} lists {_words(again)} after the sweep and {_words(listed)} before it",
                 f"Serve one model for as long as the sweep lasts, and run: geo sweep {plan.slug}",
             )
-    except GeoError as error:
-        # Without an answer nobody knows what was served in the end, which is no better than another answer.
-        where = ""
-        if played := store.keys - before:
-            aside = store.set_aside(played)
-            where = f"; the {len(played):,} episodes played now were moved to {aside}"
-            say(f"{arm.slug}: the {len(played):,} episodes played now were moved to {aside}")
-        if not isinstance(error, ProviderError):
-            raise
-        raise NotConfirmed(
-            f"{arm.slug}: the endpoint does not say after the sweep what it serves ({error.problem}){where}",
-            f"Check the endpoint, then run: geo sweep {plan.slug} --resume",
-        ) from error
+
+    confirm(begun, look_again, plan.slug, say)
     write_found(store.folder, Found(listed, sight))
-    (store.folder / UNCONFIRMED).unlink(missing_ok=True)
+    clear(begun)
     return swept
-
-
-def _settle(store: SweepStore, listed: Card | None, say: Callable[[str], None]) -> frozenset[tuple[int, int]]:
-    """Decide over what an unfinished run left, and note what this one begins with; the keys that stand.
-
-    An unfinished run's episodes stand if the endpoint lists now what it listed then.
-    """
-    path, seen = store.folder / UNCONFIRMED, _listed(listed)
-    try:
-        left = json.loads(path.read_text(encoding="utf-8"))
-        sure = {(int(sample), int(task)) for sample, task in left["sure"]}
-        if left["listed"] != seen and (doubtful := store.keys - sure):
-            aside = store.set_aside(doubtful)
-            say(f"The endpoint is another one than {len(doubtful):,} episodes met; they went to {aside}")
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # nothing was left
-    atomic_write(path, canonical_json({"listed": seen, "sure": [list(key) for key in sorted(store.keys)]}))
-    return frozenset(store.keys)
 
 
 def whole_passes(records: Iterable[EpisodeRecord], tasks: int, k: int, slug: str) -> float:
@@ -253,7 +237,8 @@ def _comes_from(root: str, wanted: str) -> bool:
     return root.lower() == wanted.lower() or f"models--{wanted.replace('/', '--')}" in PurePath(root).parts
 
 
-def _listed(card: Card | None) -> dict[str, Any] | None:
+def listed_as(card: Card | None) -> dict[str, Any] | None:
+    """An entry of a model list as JSON."""
     return None if card is None else {"id": card.id, "root": card.root, "parent": card.parent}
 
 

@@ -10,6 +10,7 @@ in which more than 2 % of the replies have no finish reason are quarantined. A s
 spent, ends the sweep between episodes: what is in play is played to its end, or dropped whole.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +19,29 @@ from env_service.client import GeoGuessrEnv, num_tasks, schema
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
 from geo_assets.sweeps import scales
-from geo_assets.sweeps.crew import SPLIT, Crew, EnvironmentUnusable, Unscored, request_sampling, seed_of
+from geo_assets.sweeps.crew import (
+    SPLIT,
+    Crew,
+    EnvironmentUnusable,
+    Outcome,
+    Unscored,
+    request_sampling,
+    seed_of,
+)
 from geo_assets.sweeps.kept import Kept
 from geo_assets.sweeps.protocol_tools import Tool
 from geo_assets.sweeps.records import EpisodeRecord
-from geo_assets.sweeps.spending import Budget, BudgetSpent, CallLog, faults_in_words
+from geo_assets.sweeps.spending import (
+    Begins,
+    Budget,
+    BudgetSpent,
+    CallLog,
+    NoUsage,
+    faults_in_words,
+    price_of,
+)
 from geo_assets.sweeps.stopping import Stopping
 from geo_assets.sweeps.store import SweepStore
-from resources.calls import Price
 from resources.endpoints import ChatEndpoint
 from resources.replies import SILENT_FAULTS
 
@@ -35,6 +51,7 @@ __all__ = [
     "BudgetSpent",
     "DeadEndpoint",
     "EnvironmentUnusable",
+    "NoUsage",
     "Plan",
     "SweepStopped",
     "Swept",
@@ -42,10 +59,13 @@ __all__ = [
     "request_sampling",
     "run_sweep",
     "seed_of",
-    "unfinished_share",
+    "too_silent",
 ]
 
 MAX_UNFINISHED_SHARE = 0.02
+ENOUGH_REPLIES = 50
+"""From here on a single reply without a finish reason is no more than the 2 %."""
+BY_CHANCE = 0.01
 GIVE_UP_AFTER = 12
 SAY_EVERY_S = 2.0
 TICK_S = 0.5
@@ -154,6 +174,7 @@ def run_sweep(
         EnvironmentUnusable: the environment kept failing.
         TwoRewardScales: the environment pays by a formula that no table knows.
         ServerDied: a server of the sweep's own cannot be brought back.
+        NoUsage: there is a budget, and the endpoint reports no tokens.
         SweepStopped, BudgetSpent: it ended early; everything played to its end is kept.
         DamagedEpisodes, LockLost: the store refused.
     """
@@ -161,7 +182,7 @@ def run_sweep(
     say(f"{plan.arm.slug}: {len(plan.keys) - len(todo):,} of {len(plan.keys):,} episodes are there")
     scales.one_scale(store.records.values(), plan.slug)
     run = _Run(plan, store, endpoint, len(todo), say)
-    crew = Crew(plan, env_url, endpoint, todo, workers or plan.arm.runtime.workers, kept, run.may_begin)
+    crew = Crew(plan, env_url, endpoint, todo, workers or plan.arm.runtime.workers, kept, run)
     try:
         with Stopping(crew.wind_down) as stopping:
             run.take(crew, stopping)
@@ -195,17 +216,29 @@ class _Run:
         self._out_of_budget = False
         self.empty: dict[tuple[int, int], str] = {}
         self.log = CallLog(store.folder, endpoint.calls)
-        runtime = plan.arm.runtime
-        price = plan.arm.price
-        self.budget = Budget(
-            self.log, Price(price.input_usd, price.output_usd) if price else None, runtime.budget_usd
-        )
+        self.budget = Budget(self.log, price_of(plan.arm), plan.arm.runtime.budget_usd, plan.slug)
+        for record in store.records.values():
+            self._paid(record)
 
-    def may_begin(self, in_play: int) -> bool:
-        """Whether the budget has room for another episode."""
-        allowed = self.budget.allows(in_play, len(self._store.records))
-        self._out_of_budget |= not allowed
-        return allowed
+    def begins(self, in_play: int) -> Begins:
+        """When the budget has room for another episode."""
+        begins = self.budget.begins(in_play)
+        self._out_of_budget |= begins == "never"
+        return begins
+
+    def ended(self, outcome: Outcome) -> None:
+        """What an episode came to is what the next may come to.
+
+        Raises:
+            NoUsage: it came to nothing that the endpoint told of.
+        """
+        if not isinstance(outcome, Unscored):
+            self._paid(outcome[0])
+            result = outcome[0].result
+            self.budget.refuse_unpriced(result.prompt_tokens, result.completion_tokens)
+
+    def _paid(self, record: EpisodeRecord) -> None:
+        self.budget.paid(record.result.prompt_tokens, record.result.completion_tokens)
 
     def take(self, crew: Crew, stopping: Stopping) -> None:
         """Keep what the crew brings until it has ended."""
@@ -289,20 +322,37 @@ class _Run:
         self._say(", ".join(parts))
 
 
-def unfinished_share(records: Sequence[EpisodeRecord], empty: int) -> float:
-    """Share of replies without a finish reason: those played on, and those that were empty altogether."""
-    replies = sum(record.result.replies for record in records) + empty
-    unfinished = sum(record.result.unfinished_replies for record in records) + empty
-    return unfinished / replies if replies else 0.0
+def too_silent(replies: int, unfinished: int, whole: bool) -> bool:
+    """Whether a pass has too many replies without a finish reason.
+
+    A whole pass is held to the 2 %, and so is any of fifty replies. Of fewer, as where a sweep was stopped, a
+    single one is above the 2 %: there it takes more than an endpoint with 2 % would show by chance.
+
+    Args:
+        replies: of the pass, those that were empty altogether included.
+        unfinished: of them, those without a finish reason.
+        whole: every task of the pass has been scored.
+    """
+    if unfinished <= MAX_UNFINISHED_SHARE * replies:
+        return False
+    if whole or replies >= ENOUGH_REPLIES:
+        return True
+    likely = sum(
+        math.comb(replies, n) * MAX_UNFINISHED_SHARE**n * (1.0 - MAX_UNFINISHED_SHARE) ** (replies - n)
+        for n in range(unfinished)
+    )
+    return 1.0 - likely < BY_CHANCE
 
 
 def _refuse_dead_passes(plan: Plan, store: SweepStore, faults: Mapping[tuple[int, int], str]) -> None:
-    shares = {}
+    bad = {}
     for sample in range(plan.arm.k):
         records = [record for key, record in store.records.items() if key[0] == sample]
         silent = sum(key[0] == sample and fault in SILENT_FAULTS for key, fault in faults.items())
-        shares[sample] = unfinished_share(records, silent)
-    bad = {sample: share for sample, share in shares.items() if share > MAX_UNFINISHED_SHARE}
+        replies = sum(record.result.replies for record in records) + silent
+        unfinished = sum(record.result.unfinished_replies for record in records) + silent
+        if too_silent(replies, unfinished, whole=len(records) >= plan.tasks):
+            bad[sample] = unfinished / replies
     if bad:
         folder = store.quarantine(bad)
         passes = ", ".join(f"pass {sample + 1}: {share:.1%}" for sample, share in bad.items())

@@ -4,31 +4,35 @@ Only the model's own faults appear here. A provider's never get this far, and an
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from env_service.geography import geography
 from geo_assets.sweeps.protocol_tools import Played, parsed_arguments
 from geo_assets.sweeps.records import Failure, Result, Turn
 
-# The environment's own turns of phrase. A model may quote what it was told; it fabricates when it writes
-# one of these that it was never told.
-_PHRASES = re.compile(
-    r"Pin \d+(?: placed|:) .{3,60}?(?=[;.\n]|$)"
-    r"|You moved [\d.]+ m (?:forward|backward)"
-    r"|Facing [NESW]{1,3} \(\d+°\)"
-    r"|Your guess is [\d.,]+ km away"
-    r"|nearest city [^().\n]{2,40} \([\d.,]+ km"
-    r"|\d+ (?:actions|turns) left"
-    r"|The turn is spent"
-)
+_KM = r"(?:\d{1,3}\.\d|\d{3}|\d{1,3}(?:,\d{3})+) km"
+PHRASES: Mapping[str, str] = {
+    "facing": r"Facing [NESW]{1,3} \(\d{1,3}°\)(?:, pitch -?\d+°)?, field of view \d+°",
+    "moved": r"You moved [\d.]+ m (?:forward|backward)\.",
+    "not moved": r"No captured position lies (?:forward|backward); you have not moved",
+    "nearest city": rf"nearest city [^;\n]{{2,60}}? \({_KM} [NESW]{{1,3}}\)",
+    "map": r"Map around -?\d+\.\d{4}, -?\d+\.\d{4}, [\d.]+ degrees high",
+    "distance": r"Your guess is [\d.,]+ km away",
+    "unread": r"No position could be read from the guess: ",
+    "invalid": r"Not a valid action: [^\n]+?\. The turn is spent",
+    "over": r"That was the last turn: the episode is over",
+}
+"""The environment's own sentences, as far as no model would write one of its own accord: in full, since the
+beginning of one ("Pin 1: …", "Facing N …") is how people make plans."""
+_SAID = re.compile("|".join(PHRASES.values()))
 
 
-def result_of(played: Played) -> Result:
-    """The outcome of an episode that has ended."""
+def result_of(played: Played, opening: str) -> Result:
+    """The outcome of an episode that has ended; `opening` is what the environment said at its start."""
     last, account = played.last, played.last.metadata
     guess = account.get("guess") or {}
     outcome = account["outcome"]
-    fabricated = fabricates(played.turns)
+    fabricated = fabricates(played.turns, opening)
     code, guessed_code = account.get("country_code"), guess.get("country_code")
     return Result(
         outcome=outcome,
@@ -78,11 +82,18 @@ def failures(played: Played, outcome: str, fabricated: bool) -> tuple[Failure, .
     return tuple(sorted(found))
 
 
-def fabricates(turns: Sequence[Turn]) -> bool:
-    """Whether a reply holds the environment's side of the exchange: its phrases, never said by it so far."""
-    told = ""
+def fabricates(turns: Sequence[Turn], opening: str) -> bool:
+    """Whether a reply holds the environment's side of the exchange: its sentences, never said by it so far.
+
+    A model may quote what it was told; it fabricates when it writes one of `PHRASES` that it was never told.
+
+    Args:
+        turns: of the episode, in order.
+        opening: the environment's words before the first of them.
+    """
+    told = opening
     for turn in turns:
-        if any(match.group() not in told for match in _PHRASES.finditer(turn.text)):
+        if any(match.group() not in told for match in _SAID.finditer(turn.text)):
             return True
         told += f"\n{turn.feedback}"
     return False

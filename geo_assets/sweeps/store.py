@@ -37,7 +37,7 @@ from geo_assets.sweeps.episode_file import (
 )
 from geo_assets.sweeps.lock import WriterLock
 from geo_assets.sweeps.records import EpisodeRecord, Timing
-from geo_assets.sweeps.spending import CALLS
+from geo_assets.sweeps.spending import CALLS, SUPERSEDED
 
 TIMINGS = "timings.jsonl"
 UNSCORED = "unscored.jsonl"
@@ -158,10 +158,10 @@ class SweepStore:
         if path.exists():
             if sha256_hex(path.read_bytes()) == digest:
                 return
-            _move(self.folder, _fresh(self.folder / "superseded" / f"{_date()}-{_digest_of(path)}"))
+            _move(self.folder, _fresh(self.folder / SUPERSEDED / f"{_date()}-{_digest_of(path)}"))
         elif any((self.folder / name).exists() for name in FILES):
-            _move(self.folder, _fresh(self.folder / "superseded" / f"{_date()}-unknown"))
-        for earlier in sorted((self.folder / "superseded").glob(f"*-{digest[:SHORT]}*"), reverse=True):
+            _move(self.folder, _fresh(self.folder / SUPERSEDED / f"{_date()}-unknown"))
+        for earlier in sorted((self.folder / SUPERSEDED).glob(f"*-{digest[:SHORT]}*"), reverse=True):
             if (earlier / IDENTITY).exists() and _digest_of(earlier / IDENTITY) == digest[:SHORT]:
                 _move(earlier, self.folder)
                 return

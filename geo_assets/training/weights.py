@@ -46,6 +46,22 @@ def weights_sha256(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Shape of every tensor in a folder's files, by name; only the headers are read. Empty without a file.
+
+    Raises:
+        GeoError: a file is damaged.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        for name, _, entry in _tensors(path):
+            try:
+                shapes[name] = tuple(int(size) for size in entry["shape"])
+            except (KeyError, TypeError, ValueError):
+                raise GeoError(f"{path} does not say the shape of {name:.80}", "Train it again") from None
+    return shapes
+
+
 def _tensors(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Name, start of the file's data, and header entry of each tensor."""
     try:

@@ -14,11 +14,11 @@ import pytest
 from llm_double import LlmDouble, guesses
 from llm_faults import CAUSE, FAULTS
 from llm_shapes import Request, Said
-from sweeps_lab import Lab, double_arm, endpoint_at
+from sweeps_lab import HTML, Lab, double_arm, endpoint_at, faulty, lab_arm
 
 from geo_assets.config.arms import PriceSpec
 from geo_assets.sweeps.episode_file import read_episodes, read_timings
-from geo_assets.sweeps.harness import BudgetSpent
+from geo_assets.sweeps.harness import BudgetSpent, too_silent
 from geo_assets.sweeps.spending import CallLog, read_calls
 from geo_assets.sweeps.stopping import Stopping
 from resources.calls import Calls
@@ -29,7 +29,7 @@ CHILD = """
 import sys
 sys.path[:0] = [{lab!r}, {doubles!r}]
 from pathlib import Path
-from sweeps_lab import Lab, double_arm, endpoint_at
+from sweeps_lab import HTML, Lab, double_arm, endpoint_at, faulty, lab_arm
 from env_service.errors import GeoError
 arm, folder = double_arm(k=4), Path({folder!r})
 try:
@@ -150,3 +150,35 @@ def test_a_signal_that_was_passed_on_is_not_called_by_the_name_of_another() -> N
     child.start()
     assert here.recv() == "a signal (SIGINT or SIGTERM)"
     child.join()
+
+
+@pytest.mark.parametrize(
+    ("replies", "unfinished", "whole", "dead"),
+    [
+        (19, 1, False, False),  # three episodes of six replies, and one page of HTML
+        (1, 1, False, False),
+        (19, 2, False, False),
+        (19, 3, False, True),
+        (6, 6, False, True),
+        (2, 2, False, True),
+        (49, 1, False, False),
+        (50, 1, False, False),
+        (52, 2, False, True),
+        (19, 1, True, True),
+        (50, 1, True, False),
+        (0, 0, False, False),
+    ],
+)
+def test_a_short_pass_is_dead_only_beyond_chance(
+    replies: int, unfinished: int, whole: bool, dead: bool
+) -> None:
+    assert too_silent(replies, unfinished, whole) is dead
+
+
+def test_one_silent_fault_spoils_one_episode_and_not_its_short_pass(lab: Lab, tmp_path: Path) -> None:
+    plain = lab_arm("best_fixed_point", k=1)
+    arm = plain.model_copy(update={"runtime": plain.runtime.model_copy(update={"attempts": 1})})
+    with faulty(lab.policy_url, lambda number, body: HTML if number == 3 else None) as url:
+        swept = lab.sweep(arm, tmp_path, url)
+    assert (len(swept.records), len(swept.unscored)) == (5, 1)
+    assert lab.sweep(arm, tmp_path).complete

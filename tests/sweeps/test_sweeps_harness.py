@@ -242,12 +242,13 @@ def test_fabrication_is_the_environments_words_that_it_never_said(lab: Lab, tmp_
     def invents(number: int, request: dict[str, Any]) -> Fault:
         if calls_made(request) == 0:
             return completion("I will look east.", [("look", '{"heading_deg": 90}')], "tool_calls")
-        return completion("Facing SW (225°) -> 20 actions left", [("submit_guess", GUESS)], "tool_calls")
+        return completion("Facing SW (225°), field of view 90°.", [("submit_guess", GUESS)], "tool_calls")
 
     def quotes(number: int, request: dict[str, Any]) -> Fault:
+        north, east = (f"It says: Facing {where}, field of view 90°." for where in ("N (0°)", "E (90°)"))
         if calls_made(request) == 0:
-            return completion("", [("look", '{"heading_deg": 90}')], "tool_calls")
-        return completion("It says: Facing E (90°).", [("submit_guess", GUESS)], "tool_calls")
+            return completion(north, [("look", '{"heading_deg": 90}')], "tool_calls")
+        return completion(f"{north} {east}", [("submit_guess", GUESS)], "tool_calls")
 
     assert one_episode(lab, tmp_path / "a", invents).result.fabricated
     assert not one_episode(lab, tmp_path / "b", quotes).result.fabricated

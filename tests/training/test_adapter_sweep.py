@@ -301,12 +301,11 @@ def test_an_adapter_that_changes_nothing_is_refused_and_nothing_is_played(home: 
     assert not (home / "sweeps" / ADAPTER / BASE / "episodes.jsonl").exists()
 
 
-def test_weights_that_do_not_fit_stop_the_server_with_its_own_sentence(home: Path) -> None:
+def test_weights_that_do_not_fit_are_refused_before_anything_is_started(home: Path) -> None:
     config = home / ADAPTER / "adapter" / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"r": 8}))
-    with pytest.raises(
-        GeoError, match=rf"model server left with exit code 1: Adapter {ADAPTER} does not fit"
-    ):
+    fault = rf"{ADAPTER} does not fit {BASE}: its .* is \(4, 64\), where {BASE} takes \(8, 64\)"
+    with pytest.raises(WrongBaseServed, match=fault):
         sweep_pair(lab_run(home, NAME), lab_sweep())
 
 
