@@ -138,6 +138,7 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
             lock = locks.enter_context(WriterLock(folder, f"{run.name} ({arm.slug})", say=run.say))
             store = SweepStore(folder, lock, identities[arm.slug], run.say)
             sides.append(Side(arm, store))
+        before = [(side.arm.slug, *key) for side in sides for key in side.store.keys]
         swept = _standing(sides, tasks, top, digest)
         cost: Mapping[str, object] = {}
         if swept is not None:
@@ -148,7 +149,6 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
         for side in sides:
             write_outcomes(side.store.folder, side.store.records.values())
     made = made_of(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
-    before = [(side.arm.slug, *key) for side in sides for key in side.before]
     after = [(record.arm, *record.key) for one in swept for record in one.records]
     share = made_share(before, after, len(sides) * tasks * PASSES)
     return replace(made, metadata={**made.metadata, **cost, SHARE: share})
