@@ -81,12 +81,14 @@ class Made:
         facts: JSON values for consumers, kept in the asset's folder.
         metadata: numbers, tables and pictures for the Dagster page.
         checks: outcomes of the declared checks.
+        published: called once its folder says that it is finished.
     """
 
     data_version: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     checks: Sequence[Check] = ()
+    published: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,7 @@ def result_of(
     failed = [check.name for check in made.checks if not check.passed and check.name in blocking]
     folder.publish(made.data_version, dict(made.facts), failed)
     record(folder.path, asset.fingerprint(stage), parents_of(asset, stage), made.data_version)
+    made.published()
     numbers = {key: value for key, value in made.facts.items() if isinstance(value, int | float | str)}
     results = [
         dg.AssetCheckResult(

@@ -31,7 +31,7 @@ from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import replay
 from geo_assets.sweeps.self_hosted import hosting_estimate
 from geo_assets.sweeps.serving import served_environment, served_model
-from geo_assets.sweeps.spending import price_of, read_calls, unrecorded
+from geo_assets.sweeps.spending import mark_recorded, price_of, read_calls, unrecorded
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import (
     APART,
@@ -163,7 +163,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
     scored = {"scored": len(swept.records), "wanted": tasks * arm.k, "unscored": len(swept.unscored)}
     complete = Check(PASSES_COMPLETE, swept.complete and len(swept.records) == tasks * arm.k, scored)
     checks = [complete, *guard_checks(arm.slug, swept, tasks, arm.k, read_found(folder))]
-    return Made(sweep_version(arm, swept), facts, metadata, checks)
+    return Made(sweep_version(arm, swept), facts, metadata, checks, lambda: mark_recorded(folder))
 
 
 def guard_specs() -> list[CheckSpec]:
