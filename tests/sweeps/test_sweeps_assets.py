@@ -83,6 +83,8 @@ def test_materialized_by_dagster_with_figures_and_a_picture(tmp_path: Path) -> N
     assert made.metadata["tasks"].value == 4
     assert 0.5 < float(str(made.metadata["mean_env_reward"].value)) <= 1.0
     assert "data:image/jpeg;base64," in str(made.metadata["episode"].value)
+    calls = json.loads((tmp_path / "sweeps/noisy_oracle/calls.json").read_text())["runs"]
+    assert [run["recorded"] for run in calls] == [True], "said once the folder is published"
     published = json.loads((tmp_path / "sweeps/noisy_oracle/_asset.json").read_text())
     assert made.tags is not None
     assert made.tags["dagster/data_version"] == published["data_version"]
