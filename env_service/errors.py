@@ -12,12 +12,21 @@ class GeoError(Exception):
     def __init__(self, problem: str, fix: str = "") -> None:
         self.problem = problem.rstrip().rstrip(".")
         self.fix = fix.strip()
-        super().__init__(f"{self.problem}. {self.fix}".strip() if self.fix else f"{self.problem}.")
+        super().__init__(joined(self.problem, self.fix))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process boundaries (executors, pools); the default recipe would call the
         # subclass with the joined text and double the sentence.
         return (_rebuild, (type(self), self.problem, self.fix, self.__dict__))
+
+
+def joined(problem: str, fix: str) -> str:
+    """One sentence and what to do about it, as a reader sees them.
+
+    What enters content, or is read by a model, calls this by name: code versions follow it there, and they do
+    not follow `GeoError`, which nearly everything raises.
+    """
+    return f"{problem}. {fix}".strip() if fix else f"{problem}."
 
 
 def _rebuild(cls: type[GeoError], problem: str, fix: str, state: dict[str, object]) -> GeoError:

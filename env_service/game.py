@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from env_service import __version__
-from env_service.errors import GeoError
+from env_service.errors import GeoError, joined
 from env_service.geography import Geography
 from env_service.imagery import ImageryBackend
 from env_service.maps import render_map
@@ -43,6 +43,10 @@ class Refusal(GeoError):
     """A request refused before it changed anything; `code` names it on the wire."""
 
     code = "REFUSED"
+
+    def __str__(self) -> str:
+        # What an agent reads in place of an observation, so the environment's version has to follow it.
+        return joined(self.problem, self.fix)
 
 
 class NotReset(Refusal):

@@ -1,6 +1,6 @@
 """An adapter that is stale, with fresh and checked parents, gets one run, if a person has approved of it.
 
-An approval is for one launch: this code, these parents, this attempt. `geo approve adapter_run3` records it
+An approval is for one launch: this code, these parents, this state. `geo approve adapter_run3` records it
 as an observation on the asset. `retrain: {auto: true}` in `config/budget.yaml` does without.
 """
 

@@ -12,7 +12,9 @@ import typer
 
 def refresh(
     select: str = typer.Option("", "--select", help="Assets wanted, in Dagster's selection syntax."),
-    budget: float | None = typer.Option(None, "--budget", help="Dollars that it may cost at most."),
+    budget: float | None = typer.Option(
+        None, "--budget", help="Dollars: nothing is begun that should cost more than is left of them."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be built, and build nothing."),
     as_json: bool = typer.Option(False, "--json", help="In the form of docs/schemas/refresh.json."),
 ) -> None:
@@ -62,7 +64,7 @@ def refresh(
         try:
             refreshed(instance, graph, stage, run, wanted, budget, tell, result)
         except KeyboardInterrupt:
-            left = None if budget is None else max(0.0, budget - result.spent_usd)
+            left = None if budget is None else budget - result.spent_usd
             print(interrupted_words(select, left, as_json), file=sys.stderr)
             raise typer.Exit(130) from None
     if as_json:
@@ -81,8 +83,10 @@ def refresh(
 
 def interrupted_words(select: str, left_usd: float | None, as_json: bool) -> str:
     """What to type to go on after Ctrl-C; the budget is what the runs so far have left of it."""
+    from geo_assets.lineage.costs import dollars
+
     words = ["geo", "refresh", *(["--select", select] if select else [])]
-    words += ["--budget", f"{left_usd:.2f}"] if left_usd is not None else []
+    words += ["--budget", dollars(left_usd).removeprefix("$")] if left_usd is not None else []
     words += ["--json"] if as_json else []
     return f"interrupted: what was built is kept. To go on, type: {shlex.join(words)}"
 

@@ -27,7 +27,7 @@ from typing import Any
 import requests
 
 from env_service.canonical import atomic_write
-from env_service.errors import GeoError
+from env_service.errors import GeoError, joined
 from geo_assets.config.settings import ProbeSpec, TilesSpec
 from geo_assets.data._maps import picture
 from geo_assets.data._selection import draw
@@ -121,7 +121,8 @@ def probe(client: MapillaryClient, spec: ProbeSpec, sequences: Callable[[], Sequ
     try:
         answers = [one_image(client, sequence) for sequence in list(sequences())[: spec.sequences]]
     except (MapillaryError, requests.RequestException, OSError) as error:
-        return Sample(why_not=str(error) if isinstance(error, GeoError) else "it cannot be reached")
+        said = joined(error.problem, error.fix) if isinstance(error, GeoError) else "it cannot be reached"
+        return Sample(why_not=said)
     told = [answer for answer in answers if answer is not None]
     if not told:
         return Sample(why_not="none of its sequences answered")

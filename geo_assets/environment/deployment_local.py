@@ -18,6 +18,7 @@ from geo_assets.data._maps import CREDIT, contact_sheet, picture
 from geo_assets.data._tables import counted, row_count
 from geo_assets.environment._behaviour import BEHAVIOUR, BEHAVIOUR_INPUTS, CONFIG
 from geo_assets.environment._bundle import (
+    PACKAGE,
     altered,
     build_bundle,
     bundle_environment,
@@ -27,6 +28,7 @@ from geo_assets.environment._bundle import (
 )
 from geo_assets.environment._playing import evenly, openings, play, served, tool_table
 from geo_assets.lineage.assets import Check, CheckSpec, Made, StageRun, geo_asset
+from geo_assets.lineage.fingerprint import neutral_code
 
 EPISODES = 3
 PARITY, INTACT = "parity", "bundle_is_intact"
@@ -39,6 +41,8 @@ PARITY, INTACT = "parity", "bundle_is_intact"
     # The bundle carries the whole service, its server and play page included.
     runs=["env_service.server.__main__", *BEHAVIOUR],
     inputs=lambda stage: (*BEHAVIOUR_INPUTS, *bundled_files()),
+    # It carries what alters no episode, too.
+    extra=lambda stage: neutral_code(PACKAGE),
     kinds={"openenv"},
     checks=[
         CheckSpec(PARITY, "Episodes in the bundle equal those of eval_environment."),

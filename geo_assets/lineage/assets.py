@@ -20,7 +20,7 @@ import dagster as dg
 
 from env_service.errors import GeoError
 from geo_assets.config.settings import Settings, StageSpecs
-from geo_assets.lineage.costs import Estimate, estimate_metadata
+from geo_assets.lineage.costs import SHARE, Estimate, estimate_metadata, measure_metadata
 from geo_assets.lineage.explain import record
 from geo_assets.lineage.faults import machine_fault
 from geo_assets.lineage.fingerprint import Fingerprint, fingerprint
@@ -82,12 +82,14 @@ class Made:
         facts: JSON values for consumers, kept in the asset's folder.
         metadata: numbers, tables and pictures for the Dagster page.
         checks: outcomes of the declared checks.
+        published: called once its folder says that it is finished.
     """
 
     data_version: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     checks: Sequence[Check] = ()
+    published: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -277,6 +279,7 @@ def result_of(
     failed = [check.name for check in made.checks if not check.passed and check.name in blocking]
     folder.publish(made.data_version, dict(made.facts), failed)
     record(folder.path, asset.fingerprint(stage), parents_of(asset, stage), made.data_version)
+    made.published()
     numbers = {key: value for key, value in made.facts.items() if isinstance(value, int | float | str)}
     results = [
         dg.AssetCheckResult(
@@ -293,7 +296,9 @@ def result_of(
         data_version=dg.DataVersion(made.data_version),
         metadata={
             **numbers,
+            SHARE: 1.0,  # but for what goes on with what stood, and says so
             **made.metadata,
+            **measure_metadata(asset.estimate(stage)),
             "seconds": round(seconds, 3),
             **peak_memory(),
         },

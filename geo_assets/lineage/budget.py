@@ -14,13 +14,12 @@ import dagster as dg
 from dagster import DagsterInstance
 
 from geo_assets.config.budget import Budget
-from geo_assets.lineage.costs import JOB_ID, USD
+from geo_assets.lineage.costs import JOB_ID, USD, affordable, dollars
 from geo_assets.lineage.plan import Plan, StaleAsset
 
 EXPECTED_USD = "geo/expected_usd"
 """Tag of a run that a sensor launches: the dollars that it is expected to cost."""
 PAGE = 500
-CENT = 0.005
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Skip:
     @property
     def words(self) -> str:
         """One line of both."""
-        return f"{self.asset} is not built: {self.reason} (building it costs ${self.usd:.2f})"
+        return f"{self.asset} is not built: {self.reason} (building it costs {dollars(self.usd)})"
 
 
 Decision = Launch | Skip
@@ -82,6 +81,7 @@ class Surroundings:
         busy: assets that runs in progress build.
         price_known: whether its cost was recorded or declared.
         failed_run: a run that was launched for the same code and parents and did not end well; empty if none.
+        idle_run: a run that left it incomplete and changed nothing; empty if none.
         lacking: what has to be done before automation may build it at all; empty if nothing.
     """
 
@@ -91,6 +91,7 @@ class Surroundings:
     busy: Collection[str] = ()
     price_known: bool = True
     failed_run: str = ""
+    idle_run: str = ""
     lacking: str = ""
 
 
@@ -113,10 +114,19 @@ def spent_of(payments: Iterable[Payment], now: float, in_flight: float = 0.0) ->
     )
 
 
-def recorded_payments(instance: DagsterInstance, since: float) -> list[Payment]:
-    """Dollars that were recorded since then, for every asset that the instance knows, gone ones included."""
+def recorded_payments(
+    instance: DagsterInstance, since: float, names: Iterable[str] | None = None
+) -> list[Payment]:
+    """Dollars that were recorded since then.
+
+    Args:
+        instance: with the history.
+        since: in seconds since 1970.
+        names: of assets; by default every one that the instance knows, gone ones included.
+    """
     found: list[Payment] = []
-    for key in instance.get_asset_keys():
+    keys = instance.get_asset_keys() if names is None else [dg.AssetKey(name) for name in names]
+    for key in keys:
         filtered = dg.AssetRecordsFilter(asset_key=key, after_timestamp=since)
         for fetch in (instance.fetch_materializations, instance.fetch_observations):
             cursor = None
@@ -148,11 +158,11 @@ def _once(payments: Iterable[Payment]) -> list[Payment]:
 
 
 def remaining(budget: Budget, spent: Spent) -> dict[str, float]:
-    """Dollars that are left, by window in words."""
+    """Dollars that are left, by window in words; below zero where more was spent than was to be."""
     return {
         "per run": budget.per_run_usd,
-        "this day": max(0.0, budget.per_day_usd - spent.day - spent.in_flight),
-        "this month": max(0.0, budget.per_month_usd - spent.month - spent.in_flight),
+        "this day": budget.per_day_usd - spent.day - spent.in_flight,
+        "this month": budget.per_month_usd - spent.month - spent.in_flight,
     }
 
 
@@ -217,6 +227,8 @@ def _not_ready(plan: Plan, asset: str, around: Surroundings) -> str:
         return f"its blocking check {around.own_red[0]} failed, and nothing has changed since"
     if around.failed_run:
         return f"run {around.failed_run} failed, and nothing has changed since"
+    if around.idle_run:
+        return f"run {around.idle_run} added nothing to it, and nothing has changed since"
     return around.lacking
 
 
@@ -225,8 +237,8 @@ def _not_to_be_paid(usd: float, spent: Spent, budget: Budget, around: Surroundin
     if not around.price_known:
         return "nobody knows what it costs; build it once by hand, or declare its price"
     for window, left in remaining(budget, spent).items():
-        if usd > left + CENT:
-            return f"it costs ${usd:.2f}, and ${left:.2f} are left {window}"
+        if not affordable(usd, left):
+            return f"it costs {dollars(usd)}, and {dollars(left)} are left {window}"
     return ""
 
 

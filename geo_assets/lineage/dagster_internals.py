@@ -18,7 +18,7 @@ from dagster._core.definitions.data_version import (
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from geo_assets.lineage.costs import GPU_SECONDS, RUNS_LOOKED_AT, SECONDS, USD
+from geo_assets.lineage.costs import GPU_SECONDS, LIKE, RUNS_LOOKED_AT, SECONDS, SHARE, USD, WORK
 
 CauseKind = Literal["code", "data", "dependency"]
 _KINDS: Mapping[StaleCauseCategory, CauseKind] = {
@@ -133,15 +133,18 @@ class DagsterState:
         event = record.asset_entry.last_materialization if record is not None else None
         return event.run_id if event is not None else ""
 
-    def runs(self, name: str) -> list[dict[str, float]]:
-        """What the last runs took, newest first: `seconds`, and `gpu_seconds` and `usd` where recorded."""
+    def runs(self, name: str) -> list[dict[str, float | str]]:
+        """What the last runs recorded of their cost, newest first, as `costs.cost_of` takes it."""
+        wanted = (SECONDS, GPU_SECONDS, USD, SHARE, WORK, LIKE)
         found = []
         filtered = dg.AssetRecordsFilter(asset_key=dg.AssetKey(name))
         for record in self._instance.fetch_materializations(filtered, limit=RUNS_LOOKED_AT).records:
             materialization = record.asset_materialization
             metadata = materialization.metadata if materialization is not None else {}
-            values = {key: getattr(metadata.get(key), "value", None) for key in (SECONDS, GPU_SECONDS, USD)}
-            found.append({key: float(v) for key, v in values.items() if isinstance(v, int | float)})
+            values = {key: getattr(metadata.get(key), "value", None) for key in wanted}
+            found.append(
+                {key: value for key, value in values.items() if isinstance(value, int | float | str)}
+            )
         return found
 
     @cached_property

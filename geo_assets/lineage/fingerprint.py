@@ -6,8 +6,8 @@ inputs: files, and slices of the lock. By symbol and not by module, so touching 
 sweep that shares its module. Modules started as servers are not referred to by whoever starts them, so an
 asset names them as `runs`. See docs/staleness.md.
 
-Left out on purpose, because they move content without altering it: `NEUTRAL` below. Stage values enter
-through the spec, by value, and not through the classes that declare all of them.
+Left out on purpose, because they move content without altering it: `NEUTRAL`. Stage values enter through the
+spec, by value, and not through the classes that declare all of them.
 """
 
 import re
@@ -19,40 +19,11 @@ from typing import Any
 
 from env_service.canonical import canonical_json, sha256_file, sha256_hex
 from geo_assets.lineage import references
+from geo_assets.lineage.neutral import NEUTRAL
 from geo_assets.lineage.references import Tables, UnfollowableCode
 
 __all__ = ["NEUTRAL", "Fingerprint", "UnfollowableCode", "code_version", "fingerprint", "forget", "keep"]
 
-NEUTRAL = (
-    # Words for people, and the package's own number: an environment is served under that of its behaviour.
-    "env_service.errors",
-    "env_service.server.web",
-    "env_service:__version__",
-    # Where things are; and stage values, which enter by value.
-    "geo_assets.config.settings",
-    "geo_assets.config.arms_yaml",
-    # What turns a function into an asset, and what decides when it runs.
-    "geo_assets.lineage._closures",
-    "geo_assets.lineage.assets",
-    "geo_assets.lineage.contents",
-    "geo_assets.lineage.costs",
-    "geo_assets.lineage.dagster_internals",
-    "geo_assets.lineage.explain",
-    "geo_assets.lineage.faults",
-    "geo_assets.lineage.fingerprint",
-    "geo_assets.lineage.folders",
-    "geo_assets.lineage.jobs",
-    "geo_assets.lineage.orphans",
-    "geo_assets.lineage.plan",
-    "geo_assets.lineage.references",
-    "geo_assets.lineage.swapping",
-    # How processes are started, here or on a rented machine.
-    "geo_assets.config.compute",
-    "geo_assets.config.prices",
-    "resources.compute",
-    "resources.processes",
-    "resources.programs",
-)
 DATA_OF = {
     "env_service.geography": "env_service/data",
     "env_service.data.outlines": "env_service/data",
@@ -135,6 +106,17 @@ def fingerprint(
     data |= {path: _input_hash(path) for path in inputs}
     value = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else spec
     return Fingerprint(symbols, data, value, extra)
+
+
+def neutral_code(package: str) -> dict[str, str]:
+    """Digests of a package's symbols that `NEUTRAL` leaves out by name, for whoever copies the package."""
+    tables, found = _tables(references.ROOT), {}
+    for name in NEUTRAL:
+        module, _, symbol = name.partition(":")
+        table = tables.table(module) if symbol and module.split(".")[0] == package else None
+        if table is not None:
+            found[name] = "+".join(table.units[number].digest for number in table.bound[symbol])
+    return found
 
 
 def keep() -> None:

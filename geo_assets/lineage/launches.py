@@ -1,8 +1,8 @@
 """What automation looks at before it launches: plan, spending, runs in progress, and runs that failed.
 
-A launch has a key: code version, data versions of the parents, and an attempt number. Dagster launches a key
-once for ever, so the attempt counts how often the asset's recorded content or making has changed: going back
-to an older code version is another attempt, failing again is not.
+A launch has a key: code version, data versions of the parents, and the run that made the asset last. Dagster
+launches a key once for ever: what was made and is lost again has another key, so has a way back to old code,
+and failing again has not. A sweep that was not completed and gained nothing is held back by name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,9 +26,9 @@ from geo_assets.lineage.budget import (
     recorded_payments,
     spent_of,
 )
-from geo_assets.lineage.costs import USD, cost_of
+from geo_assets.lineage.costs import cost_of, price_known
 from geo_assets.lineage.dagster_internals import DagsterState
-from geo_assets.lineage.plan import Plan, failed_checks, make_plan
+from geo_assets.lineage.plan import Plan, failed_checks, left_incomplete, make_plan
 from geo_assets.lineage.run_processes import IN_PROGRESS, settle
 from geo_assets.lineage.versions import content_version
 
@@ -107,6 +107,7 @@ class Look:
             busy=self.busy,
             price_known=self._price_known(name),
             failed_run=self._failed_run(name),
+            idle_run=self._idle_run(name),
             lacking=lacking,
         )
 
@@ -117,8 +118,8 @@ class Look:
     def key(self, name: str) -> str:
         """What a launch of an asset is known by: equal keys make the same thing from the same things."""
         versions = {parent: self.state.data_version(parent) for parent in self.state.parents(name)}
-        made = content_version(versions)[:SHORT]
-        return f"{name}:{self.state.code_version(name)[:SHORT]}:{made}:{self._changes(name)}"
+        parents, last = content_version(versions)[:SHORT], self.state.made_by(name)[:SHORT] or "never"
+        return f"{name}:{self.state.code_version(name)[:SHORT]}:{parents}:{last}"
 
     def approved(self, name: str) -> bool:
         """Whether a person has approved of this very launch."""
@@ -149,7 +150,7 @@ class Look:
         )
         if not paid:
             return True
-        return self.usual_cost(name) > 0 or any(USD in run for run in self.state.runs(name))
+        return price_known(self.state.runs(name), self.state.metadata(name))
 
     def _failed_run(self, name: str) -> str:
         tried = self.instance.get_runs(
@@ -157,13 +158,15 @@ class Look:
         )
         return tried[0].run_id[:8] if tried else ""
 
-    def _changes(self, name: str) -> int:
-        """How often what was recorded of an asset differed from what was recorded before."""
-        page = self.instance.fetch_materializations(dg.AssetKey(name), limit=HISTORY)
-        made = [record.asset_materialization for record in reversed(page.records)]
+    def _idle_run(self, name: str) -> str:
+        """The run that last went on with a sweep and added nothing to it; empty where there is none."""
+        if not self._same_making(name) or not left_incomplete(self.stage, name):
+            return ""
+        page = self.instance.fetch_materializations(dg.AssetKey(name), limit=2)
+        made = [record.asset_materialization for record in page.records]
         tags = [dict(one.tags or {}) for one in made if one is not None]
         kept = [{key: value for key, value in one.items() if _of_versions(key)} for one in tags]
-        return sum(before != after for before, after in zip([None, *kept], kept, strict=False))
+        return self.state.made_by(name)[:8] if len(kept) == 2 and kept[0] == kept[1] else ""
 
 
 def decisions(

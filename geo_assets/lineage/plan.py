@@ -162,6 +162,15 @@ def failed_checks(state: DagsterState, stage: Stage, name: str) -> list[str]:
     return list(dict.fromkeys((*own, *state.failed_checks.get(name, ()))))
 
 
+def left_incomplete(stage: Stage, name: str) -> bool:
+    """Whether an asset's folder says that the run that published it did not complete it."""
+    try:
+        built = _folder(stage, name).built()
+    except GeoError:
+        return False
+    return built is not None and built.facts.get("complete") is False
+
+
 def explain(
     instance: DagsterInstance, graph: Any, stage: Stage, name: str
 ) -> tuple[tuple[Reason, ...], list[Change]]:

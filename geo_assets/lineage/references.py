@@ -149,7 +149,13 @@ class Tables:
         table = self.table(module)
         if table is None:
             return []
-        return [(module, number) for number, unit in enumerate(table.units) if started or not unit.main]
+        return [
+            (module, number)
+            for number, unit in enumerate(table.units)
+            if (started or not unit.main)
+            # A statement that binds several names counts as long as one of them does.
+            and not (unit.names and all(self._neutral(f"{module}:{name}") for name in unit.names))
+        ]
 
     def _resolve(self, ref: Ref, module: str) -> list[Node]:
         """The units that a reference standing in `module` means."""

@@ -3,9 +3,13 @@
 A stage is every stale asset with nothing stale above it. One whose content comes out equal leaves what stands
 below it fresh, so that is not built, and not paid for. Each asset gets a run of its own. Two refreshes of one
 home share the work: an asset that the other is building is waited for, and not built a second time.
+
+Under a budget each asset is charged with its price when its turn comes, and instead with what it recorded as
+soon as it has been built: whatever turns out dearer than was thought leaves less for what comes after it.
 """
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -14,13 +18,13 @@ from typing import Any
 from dagster import DagsterInstance
 
 from geo_assets.lineage.assets import Stage
+from geo_assets.lineage.budget import recorded_payments
+from geo_assets.lineage.costs import affordable, dollars
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.plan import Plan, StaleAsset, failed_checks, make_plan
 from geo_assets.lineage.single_writer import BeingWritten, single_writer
 
 Run = Callable[[Sequence[str]], object]
-USD_DIGITS = 4
-"""Prices have as many; what lies below comes from adding floats."""
 
 
 @dataclass
@@ -32,7 +36,8 @@ class Refreshed:
         changed: those of them whose content came out different.
         skipped: what was not built, and why.
         failed: what was started and did not end well.
-        spent_usd: dollars that the runs were expected to cost.
+        spent_usd: dollars that the runs recorded; of a run that failed and recorded none, those that it was
+            expected to cost.
     """
 
     reran: list[str] = field(default_factory=list)
@@ -70,7 +75,8 @@ def refresh(
     Args:
         instance, graph, stage, select: see `make_plan`.
         run: builds assets that one function makes together, in one run.
-        budget_usd: dollars that all runs together may be expected to cost; what does not fit is skipped.
+        budget_usd: dollars for all runs together; what is expected to cost more than is left of them when its
+            turn comes is skipped.
         tell: given a line per stage.
         result: filled as it goes, for whoever is interrupted; a new one if not given.
     """
@@ -80,25 +86,25 @@ def refresh(
         state = DagsterState(instance, graph)
         plan = make_plan(instance, graph, stage, select)
         ready = list(next_stage(state, stage, plan, result))
-        fitting = [one for one in ready if _fits(plan, one, result, budget_usd)]
-        if not fitting:
-            if not ready:
-                return result
+        if not ready:
+            return result
+        groups = list(dict.fromkeys(state.together(one.asset) for one in ready))
+        wanted = {names: [one.asset for one in ready if one.asset in names] for names in groups}
+        # What is left never grows: what does not fit by itself now never will.
+        groups = [names for names in groups if _fits(plan, wanted[names], result, budget_usd)]
+        if not groups:
             continue
-        tell(f"stage: {', '.join(one.asset for one in fitting)}")
-        groups = list(dict.fromkeys(state.together(one.asset) for one in fitting))
+        tell(f"stage: {', '.join(name for names in groups for name in wanted[names])}")
         planned = {names: _making(state, names) for names in groups}
         for names in groups:
             with _building(stage, names, tell):
                 before = DagsterState(instance, graph)
-                if _making(before, names) == planned[names]:
-                    _build(instance, graph, before, names, run, result)
-                else:
+                if _making(before, names) != planned[names]:
                     # Whether that made it fresh, the next plan says; if not, it is paid for then.
                     tell(f"{', '.join(names)}: built meanwhile by another")
-                    result.spent_usd -= sum(
-                        plan.costs[one.asset].usd for one in fitting if one.asset in names
-                    )
+                elif _fits(plan, wanted[names], result, budget_usd):
+                    with _charged(instance, names, _price(plan, wanted[names]), result):
+                        _build(instance, graph, before, names, run, result)
 
 
 def foresee(
@@ -114,7 +120,11 @@ def foresee(
     result = Refreshed()
     state = DagsterState(instance, graph)
     while ready := list(next_stage(state, stage, plan, result)):
-        result.reran += [one.asset for one in ready if _fits(plan, one, result, budget_usd)]
+        for together in dict.fromkeys(state.together(one.asset) for one in ready):
+            names = [one.asset for one in ready if one.asset in together]
+            if _fits(plan, names, result, budget_usd):
+                result.reran += names
+                result.spent_usd += _price(plan, names)
     return result
 
 
@@ -142,14 +152,42 @@ def next_stage(state: DagsterState, stage: Stage, plan: Plan, so_far: Refreshed)
         yield one
 
 
-def _fits(plan: Plan, one: StaleAsset, so_far: Refreshed, budget_usd: float | None) -> bool:
-    cost = plan.costs[one.asset].usd
-    if budget_usd is not None and round(so_far.spent_usd + cost - budget_usd, USD_DIGITS) > 0:
-        left = budget_usd - so_far.spent_usd
-        so_far.skipped[one.asset] = f"it costs ${cost:.2f}, and ${left:.2f} of ${budget_usd:.2f} are left"
-        return False
-    so_far.spent_usd += cost
-    return True
+def _price(plan: Plan, names: Sequence[str]) -> float:
+    """Dollars that one run is expected to cost: what one function makes together is paid once."""
+    return max(plan.costs[name].usd for name in names)
+
+
+def _fits(plan: Plan, names: Sequence[str], so_far: Refreshed, budget_usd: float | None) -> bool:
+    """Whether a run may be paid for; what may not is skipped."""
+    if budget_usd is None:
+        return True
+    price, left = _price(plan, names), budget_usd - so_far.spent_usd
+    if affordable(price, left):
+        return True
+    why = f"it costs {dollars(price)}, and {dollars(left)} of {dollars(budget_usd)} are left"
+    so_far.skipped.update(dict.fromkeys(names, why))
+    return False
+
+
+@contextmanager
+def _charged(
+    instance: DagsterInstance, names: Sequence[str], price: float, result: Refreshed
+) -> Iterator[None]:
+    """Charge a run with its price until it has ended, and with what it recorded from then on.
+
+    One that was interrupted, too, is charged with what it recorded: whoever goes on with it records the rest.
+    One that failed and recorded nothing has spent what nobody knows, so its price stands.
+    """
+    began, before = time.time(), result.spent_usd
+    result.spent_usd += price
+    ended = False
+    try:
+        yield
+        ended = True
+    finally:
+        recorded = sum(one.usd for one in recorded_payments(instance, began, names))
+        if recorded or not ended or not any(name in result.failed for name in names):
+            result.spent_usd = before + recorded
 
 
 @contextmanager

@@ -33,6 +33,8 @@ from geo_assets.sweeps.spending import price_of
 from resources.calls import Price
 
 NAME = "cost_table"
+PRICES = ("geo_assets.config.prices:Prices", "resources.calls:Price")
+"""How dollars are computed: the table is handed the objects, and prices themselves enter by value."""
 TABLE = "costs"
 DEPLOYMENT_PREFIX = "deployment_"
 PAGE = 500
@@ -110,6 +112,7 @@ def cost_table_asset(stage: Stage, declared: Sequence[GeoAsset]) -> GeoAsset:
         group="reports",
         deps=list(kinds),
         spec=lambda specs: spec_of(prices, tokens),
+        runs=PRICES,
         kinds={"csv", "parquet"},
     )
     def cost_table(run: StageRun) -> Made:

@@ -20,6 +20,7 @@ from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec
 from geo_assets.config.compute import load_compute
 from geo_assets.lineage.assets import GeoAsset, Made, Stage, StageRun, geo_asset
+from geo_assets.lineage.costs import SHARE, Estimate, made_share
 from geo_assets.lineage.fingerprint import code_version
 from geo_assets.lineage.folders import MARKER, Published
 from geo_assets.lineage.jobs import POOL
@@ -29,6 +30,7 @@ from geo_assets.sweeps.adapter_serving import VLM_SERVER, Pair, Serving, check_l
 from geo_assets.sweeps.confirming import clear, confirm, settle, unconfirmed
 from geo_assets.sweeps.factory import (
     CONFIG,
+    DECIDING,
     ENVIRONMENT,
     finished_sweep,
     telling_episode,
@@ -49,6 +51,7 @@ from geo_assets.sweeps.sight import Sight, pictures_change_replies
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import (
     APART,
+    HOSTING,
     harness_version,
     protocol_code,
     protocol_version,
@@ -80,12 +83,12 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         spec=lambda specs: {"arms": [arm.identity() for arm in sweep.arms], "k": PASSES},
         runs=[*_server_modules(sweep), *protocol_code(sweep.base)],
         inputs=sweep_inputs(sweep.base),
-        apart=APART,
+        apart=APART if sweep.profile == "live" else (*APART, *HOSTING),
         kinds={"json", "parquet"},
         folders={name: folder_name(sweep.slug)},
         descriptions={name: f"{words}\n\n{(__doc__ or '').strip()}"},
         pool=POOL if sweep.profile == "live" else None,
-        estimate=lambda stage: hosting_estimate() if sweep.profile == "live" else None,
+        estimate=lambda stage: _estimate(sweep, stage),
         priority=7,
         tags={"arm_kind": sweep.adapter.kind, "provider": sweep.adapter.provider, "protocol": "tools"},
         checks=check_specs(),
@@ -94,6 +97,13 @@ def adapter_sweep_asset(sweep: AdapterSweep) -> GeoAsset:
         return sweep_pair(run, sweep)
 
     return sweep_adapter
+
+
+def _estimate(sweep: AdapterSweep, stage: Stage) -> Estimate:
+    """What sweeping both arms costs: a card's hour where a job serves the models."""
+    whole = hosting_estimate() if sweep.profile == "live" else Estimate(60.0)
+    like = {**sweep.base.model_dump(mode="json", include=DECIDING), "hosting_usd": whole.usd}
+    return replace(whole, work=float(2 * PASSES * stage.specs.split.eval_size), like=like)
 
 
 def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
@@ -128,6 +138,7 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
             lock = locks.enter_context(WriterLock(folder, f"{run.name} ({arm.slug})", say=run.say))
             store = SweepStore(folder, lock, identities[arm.slug], run.say)
             sides.append(Side(arm, store))
+        before = [(side.arm.slug, *key) for side in sides for key in side.store.keys]
         swept = _standing(sides, tasks, top, digest)
         cost: Mapping[str, object] = {}
         if swept is not None:
@@ -138,7 +149,9 @@ def sweep_pair(run: StageRun, sweep: AdapterSweep) -> Made:
         for side in sides:
             write_outcomes(side.store.folder, side.store.records.values())
     made = made_of(sweep, sides, swept, tasks, environment, pair, harness, digest, top)
-    return replace(made, metadata={**made.metadata, **cost})
+    after = [(record.arm, *record.key) for one in swept for record in one.records]
+    share = made_share(before, after, len(sides) * tasks * PASSES)
+    return replace(made, metadata={**made.metadata, **cost, SHARE: share})
 
 
 def arm_identities(

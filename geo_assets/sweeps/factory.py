@@ -6,6 +6,7 @@ keeps the old episodes aside. Costs what the model's provider asks for; the sand
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -15,7 +16,7 @@ from env_service.canonical import atomic_write
 from env_service.errors import GeoError
 from geo_assets.config.arms import ArmSpec, load_arms
 from geo_assets.lineage.assets import Check, CheckSpec, GeoAsset, Made, Stage, StageRun, geo_asset
-from geo_assets.lineage.costs import Estimate
+from geo_assets.lineage.costs import SHARE, Estimate, made_share
 from geo_assets.lineage.folders import MARKER
 from geo_assets.lineage.jobs import POOL
 from geo_assets.sweeps.confirming import unconfirmed
@@ -30,10 +31,11 @@ from geo_assets.sweeps.records import EpisodeRecord
 from geo_assets.sweeps.replay import replay
 from geo_assets.sweeps.self_hosted import hosting_estimate
 from geo_assets.sweeps.serving import served_environment, served_model
-from geo_assets.sweeps.spending import price_of, read_calls, unrecorded
+from geo_assets.sweeps.spending import mark_recorded, price_of, read_calls, unrecorded
 from geo_assets.sweeps.store import SweepStore
 from geo_assets.sweeps.version import (
     APART,
+    HOSTING,
     episodes_version,
     harness_version,
     model_version,
@@ -51,6 +53,8 @@ FOLLOWS = "main"
 """Revision of an arm that names none."""
 PASSES_COMPLETE = "passes_complete"
 SIGHT = ("how", "asked", "seen")
+DECIDING = {"provider", "model", "protocol", "max_turns", "sampling", "price"}
+"""Fields of an arm that decide what an episode of it costs."""
 
 
 def sweep_assets(stage: Stage) -> list[GeoAsset]:
@@ -85,13 +89,13 @@ def sweep_asset(arm: ArmSpec, base: str = "") -> GeoAsset:
         spec=lambda specs: {"arm": arm.identity(), "k": arm.k},
         runs=[*served_modules(arm), *protocol_code(arm)],
         inputs=sweep_inputs(arm),
-        apart=APART,
+        apart=APART if arm.by_job else (*APART, *HOSTING),
         kinds={"json", "parquet"},
         folders={name: folder_name(arm.slug)},
         descriptions={name: description},
         pool=POOL if arm.by_job else None,
         tags={"arm_kind": arm.kind, "provider": arm.provider, "protocol": arm.protocol},
-        estimate=lambda stage: _estimate(arm),
+        estimate=lambda stage: _estimate(arm, stage),
         checks=[
             # Not blocking: an incomplete arm is shown as incomplete on the board, and never paired.
             CheckSpec(PASSES_COMPLETE, "Every pass over every task has been scored.", blocking=False),
@@ -104,12 +108,11 @@ def sweep_asset(arm: ArmSpec, base: str = "") -> GeoAsset:
     return sweep
 
 
-def _estimate(arm: ArmSpec) -> Estimate | None:
+def _estimate(arm: ArmSpec, stage: Stage) -> Estimate:
     """What a sweep costs: its budget where it has one, and a card's hour where a job serves the model."""
-    limit = arm.runtime.budget_usd
-    if arm.by_job:
-        return hosting_estimate()
-    return Estimate(60.0, usd=limit) if limit else None
+    whole = hosting_estimate() if arm.by_job else Estimate(60.0, usd=arm.runtime.budget_usd or 0.0)
+    like = {**arm.model_dump(mode="json", include=DECIDING), "hosting_usd": whole.usd if arm.by_job else None}
+    return replace(whole, work=float(arm.k * stage.specs.split.eval_size), like=like)
 
 
 def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
@@ -140,7 +143,7 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
     folder = run.folder(folder_name(arm.slug)).path
     with WriterLock(folder, run.name, say=run.say) as lock:
         store = SweepStore(folder, lock, identity, run.say)
-        tasks, picture = int(environment.facts.get("tasks", 0)), folder / PICTURE
+        tasks, picture, before = int(environment.facts.get("tasks", 0)), folder / PICTURE, store.keys
         cost: Mapping[str, Any] = {}
         finished = finished_sweep(arm, store, tasks)
         looked = bool(read_found(folder)) and not unconfirmed(folder)
@@ -170,12 +173,13 @@ def sweep_arm(run: StageRun, arm: ArmSpec) -> Made:
         "failures": dg.MetadataValue.json(failures_of(swept.records)),
         **unrecorded(folder, folder / MARKER, price_of(arm)),
         **cost,
+        SHARE: made_share(before, [record.key for record in swept.records], tasks * arm.k),
     }
     metadata["calls"] = dg.MetadataValue.json(dict(read_calls(folder).causes))
     scored = {"scored": len(swept.records), "wanted": tasks * arm.k, "unscored": len(swept.unscored)}
     complete = Check(PASSES_COMPLETE, swept.complete and len(swept.records) == tasks * arm.k, scored)
     checks = [complete, *guard_checks(arm.slug, swept, tasks, arm.k, read_found(folder))]
-    return Made(sweep_version(arm, swept), facts, metadata, checks)
+    return Made(sweep_version(arm, swept), facts, metadata, checks, lambda: mark_recorded(folder))
 
 
 def guard_specs() -> list[CheckSpec]:

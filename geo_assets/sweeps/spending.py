@@ -1,6 +1,7 @@
 """What the calls of a sweep came to, kept beside its episodes: by cause, in tokens, and in dollars.
 
-    calls.json    one entry per run of the sweep: when, calls by what they ended in, tokens
+    calls.json    one entry per run of the sweep: when, calls by what they ended in, tokens, and whether
+                  they have been recorded on the asset's page
 
 The counts of a run are written while it goes, so that a kill loses the last two seconds of them and no more.
 Dollars are tokens times the arm's prices, which are knobs and no part of an episode.
@@ -21,6 +22,7 @@ from resources.replies import ANSWERED
 
 CALLS = "calls.json"
 SUPERSEDED = "superseded"
+RECORDED = "recorded"
 Begins = Literal["now", "later", "never"]
 """When an episode may begin: later is once one of those in play has ended."""
 MOST = 10**15
@@ -55,7 +57,8 @@ def unrecorded(folder: Path, marker: Path, price: Price | None) -> dict[str, flo
         Figures for the asset's page; none where nothing was called since.
     """
     since = max(_written(marker), _superseded_since(folder, marker.name))
-    total = _sum(run for place in (folder, *_superseded(folder)) for run in _runs(place) if _at(run) > since)
+    places = (folder, *_superseded(folder))
+    total = _sum(run for place in places for run in _runs(place) if not _is_recorded(run, since))
     if not total.calls:
         return {}
     found: dict[str, float] = {
@@ -65,6 +68,18 @@ def unrecorded(folder: Path, marker: Path, price: Price | None) -> dict[str, flo
     if price is not None:
         found["usd"] = round(price.of(total.prompt_tokens, total.completion_tokens), 4)
     return found
+
+
+def mark_recorded(folder: Path) -> None:
+    """Say of every run so far that its figures are on the asset's page; called once they are published.
+
+    It is said beside each run, so that a marker that is damaged or removed brings nothing back.
+    """
+    for place in (folder, *_superseded(folder)):
+        runs = _runs(place)
+        if not all(run.get(RECORDED) is True for run in runs):
+            marked = [{**run, RECORDED: True} for run in runs]
+            atomic_write(place / CALLS, canonical_json({"runs": marked}))
 
 
 def superseded_calls(folder: Path) -> Tally:
@@ -110,6 +125,7 @@ class CallLog:
             "causes": dict(tally.causes),
             "prompt_tokens": tally.prompt_tokens,
             "completion_tokens": tally.completion_tokens,
+            RECORDED: False,
         }
         atomic_write(self._folder / CALLS, canonical_json({"runs": [*self._before, entry]}))
 
@@ -222,6 +238,12 @@ def _superseded_since(folder: Path, marker: str) -> float:
 
 def _written(path: Path) -> float:
     return path.stat().st_mtime if path.exists() else 0.0
+
+
+def _is_recorded(run: Mapping[str, Any], since: float) -> bool:
+    """Whether a run's figures are on the asset's page; of one that does not say so, by when it began."""
+    said = run.get(RECORDED)
+    return said if isinstance(said, bool) else _at(run) <= since
 
 
 def _at(run: Mapping[str, Any]) -> float:

@@ -18,6 +18,8 @@ HARNESS = (
 APART = ("geo_assets.sweeps.protocols:PLAYS", "env_service.scoring:BOARD_V1")
 """Not followed: an arm's own protocol enters by name, and the reporting curve is of tables alone. Here
 it only checks what an environment says that it paid."""
+HOSTING = ("geo_assets.sweeps.self_hosted",)
+"""How a job of ours serves a model: not followed where none does."""
 PROMPTS = "geo_assets/sweeps/prompts"
 SWATCH = "swatch"
 POLICY_SERVER = "resources.sandbox.policy_server"

@@ -14,6 +14,7 @@ from graph_lab import Lab
 
 from env_service.errors import GeoError
 from geo_assets.lineage.assets import StageRun
+from geo_assets.lineage.costs import SHARE, measure_metadata
 from geo_assets.lineage.dagster_internals import DagsterState
 from geo_assets.lineage.folders import EPISODES, AssetFolder
 from geo_assets.lineage.plan import Plan, explain, make_plan
@@ -197,11 +198,18 @@ def test_a_budget_skips_what_does_not_fit_and_says_its_price(built: Lab) -> None
     for usd in (3.0, 1.0, 1.0):
         event = dg.AssetMaterialization(
             "sweep_one",
-            metadata={"seconds": 10.0, "gpu_seconds": 1800.0, "usd": usd},
+            metadata={
+                "seconds": 10.0,
+                "gpu_seconds": 1800.0,
+                "usd": usd,
+                SHARE: 1.0,
+                **measure_metadata(None),
+            },
             tags=_last_tags(built, "sweep_one"),
         )
         built.instance.report_runless_asset_event(event)
     plan = _plan(built)
+    # Building it for the first time recorded no dollars.
     assert plan.costs["sweep_one"].usd == 1.0 and plan.costs["sweep_one"].basis == "recorded"
     done = _refresh(built, budget_usd=0.5)
     assert done.reran == [] and done.skipped == {"sweep_one": "it costs $1.00, and $0.50 of $0.50 are left"}

@@ -28,7 +28,11 @@ def test_three_times_ten_cents_fit_thirty() -> None:
     stale = tuple(StaleAsset(name, ()) for name in names)
     plan = Plan(stale, costs={name: Cost(usd=0.1) for name in names})
     so_far = Refreshed()
-    assert [_fits(plan, one, so_far, 0.3) for one in stale] == [True, True, True, False]
+    for name in names:
+        if _fits(plan, [name], so_far, 0.3):
+            so_far.spent_usd += 0.1
+    assert so_far.skipped == {"d": "it costs $0.10, and $0.00 of $0.30 are left"}
+    assert _fits(Plan(stale, costs={"a": Cost()}), ["a"], Refreshed(spent_usd=9.0), 0.3), "nothing is free"
 
 
 @pytest.mark.parametrize("budget", ["nan", "-1", "inf"])
@@ -42,6 +46,8 @@ def test_after_an_interruption_the_next_command_is_named() -> None:
     assert interrupted_words("*board_table", 1.5, True).endswith(
         "geo refresh --select '*board_table' --budget 1.50 --json"
     )
+    assert interrupted_words("", -22.5, False).endswith("geo refresh --budget 0.00")
+    assert interrupted_words("", 0.004, False).endswith("geo refresh --budget 0.004")
 
 
 @pytest.mark.parametrize(

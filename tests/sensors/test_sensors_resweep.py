@@ -1,11 +1,16 @@
 """The resweep sensor, called directly: what it launches, what it skips and why, and what the money allows."""
 
+import shutil
 from collections.abc import Callable
 
 import dagster as dg
 import pytest
 from sensors_lab import BUILT_USD, SWEEPS, Automated, asked, reasons
 
+from geo_assets.config.budget import Budget as BudgetOf
+from geo_assets.lineage.budget import Launch, Skip, Spent, decide
+from geo_assets.lineage.costs import Cost
+from geo_assets.lineage.plan import Plan, Reason, StaleAsset
 from sensors.resweep import resweep_sensor
 
 Budget = Callable[..., None]
@@ -137,3 +142,83 @@ def test_a_run_in_progress_is_not_doubled_and_its_price_is_set_aside(lab: Automa
     assert asked(result) == ["sweep_b"]
     assert reasons(result)["sweep_a"] == "a run in progress builds it"
     assert reasons(result)["sweep_c"] == "it costs $2.50, and $0.00 are left this day"
+
+
+@pytest.mark.parametrize("spent", [0.0, 5.0, 105.0])
+@pytest.mark.parametrize("usd", [0.0, 0.0001, 0.004, 2.5])
+def test_nothing_that_costs_anything_is_paid_of_nothing(usd: float, spent: float) -> None:
+    plan = Plan((StaleAsset("a", (Reason("missing", "gone"),)),), costs={"a": Cost(usd=usd)})
+    limits = BudgetOf(per_run_usd=5.0, per_day_usd=spent, per_month_usd=5.0)
+    decision = decide(plan, "a", Spent(day=spent, month=min(spent, 100.0)), limits)
+    assert isinstance(decision, Launch if usd == 0.0 else Skip)
+
+
+def test_three_times_ten_cents_fit_thirty() -> None:
+    plan = Plan((StaleAsset("a", (Reason("missing", "gone"),)),), costs={"a": Cost(usd=0.1)})
+    limits = BudgetOf(per_run_usd=0.1, per_day_usd=0.3, per_month_usd=0.3)
+    spent = Spent()
+    for _ in range(3):
+        assert isinstance(decide(plan, "a", spent, limits), Launch)
+        spent = spent.and_then(0.1)
+    assert isinstance(decide(plan, "a", spent, limits), Skip)
+
+
+def test_what_costs_nothing_is_launched_though_too_much_was_spent(lab: Automated, budget: Budget) -> None:
+    budget(0, 0, 0)
+    lab.edit(
+        "graph",
+        "return Made(content_version([run.r",
+        "return Made(content_version(1) and content_version([run.r",
+    )
+    assert asked(lab.tick(resweep_sensor(lab.stage))) == ["board"]
+
+
+def test_reruns_that_play_nothing_are_no_price(lab: Automated, budget: Budget) -> None:
+    lab.edit("graph", '{"usd": USD}, [Check(', '{"usd": USD} if SEED != 7 else {"made_share": 0.0}, [Check(')
+    for seed in (6, 7, 7, 7):
+        lab.seed(seed)
+        lab.run(SWEEPS)
+    lab.seed(2)
+    budget(2.0, 1000, 1000)
+    found = reasons(lab.tick(resweep_sensor(lab.stage)))
+    assert {found[name] for name in SWEEPS} == {"it costs $2.50, and $2.00 are left per run"}
+    budget(2.5, 1000, 1000)
+    assert asked(lab.tick(resweep_sensor(lab.stage))) == [*SWEEPS]
+
+
+def test_what_is_lost_is_made_again_however_often(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, 1000, 1000)
+    used: set[str] = set()
+    for _ in range(3):
+        shutil.rmtree(lab.home / "sweeps" / "a")
+        result = lab.tick(sensor)
+        assert asked(result) == ["sweep_a"]
+        (key,) = [str(request.run_key) for request in result.run_requests or ()]
+        assert key not in used, "Dagster launches a key once for ever"
+        assert [str(request.run_key) for request in lab.tick(sensor).run_requests or ()] == [key]
+        used.add(key)
+        assert all(lab.launch(result.run_requests or ()))
+        assert asked(lab.tick(sensor)) == []
+
+
+def test_an_incomplete_sweep_goes_on_for_as_long_as_it_makes_progress(lab: Automated, budget: Budget) -> None:
+    sensor = resweep_sensor(lab.stage)
+    budget(5, 1000, 1000)
+    lab.edit("graph", '"complete": True}', '"complete": slug != "a"}')
+    lab.edit("graph", "value = [slug, SEED, ", "value = [slug, SEED, _played(slug), ")
+    played = lab.home / "played"
+    lab.edit(
+        "graph",
+        "def sweep_of",
+        f"def _played(slug):\n    return open({str(played)!r}).read()\n\n\ndef sweep_of",
+    )
+    for count in ("1", "2", "2"):
+        played.write_text(count)
+        result = lab.tick(sensor)
+        assert "sweep_a" in asked(result) and all(lab.launch(result.run_requests or ()))
+    result = lab.tick(sensor)
+    assert asked(result) == []
+    assert reasons(result)["sweep_a"].endswith("added nothing to it, and nothing has changed since")
+    shutil.rmtree(lab.home / "sweeps" / "a")
+    assert asked(lab.tick(sensor)) == ["sweep_a"], "what is lost is another matter"

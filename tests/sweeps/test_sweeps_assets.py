@@ -83,6 +83,8 @@ def test_materialized_by_dagster_with_figures_and_a_picture(tmp_path: Path) -> N
     assert made.metadata["tasks"].value == 4
     assert 0.5 < float(str(made.metadata["mean_env_reward"].value)) <= 1.0
     assert "data:image/jpeg;base64," in str(made.metadata["episode"].value)
+    calls = json.loads((tmp_path / "sweeps/noisy_oracle/calls.json").read_text())["runs"]
+    assert [run["recorded"] for run in calls] == [True], "said once the folder is published"
     published = json.loads((tmp_path / "sweeps/noisy_oracle/_asset.json").read_text())
     assert made.tags is not None
     assert made.tags["dagster/data_version"] == published["data_version"]
@@ -109,6 +111,7 @@ def test_killed_in_the_middle_and_resumed_it_is_the_same_bytes(tmp_path: Path) -
     killed = sweep_arm(lab_run(homes[1], "sweep_noisy_oracle"), arm)
     assert killed.data_version == calm.data_version
     assert killed.facts == calm.facts
+    assert calm.metadata["made_share"] == 1.0 and 0.0 < killed.metadata["made_share"] <= 0.7
     for name in ("episodes.jsonl", OUTCOMES):
         calm_bytes, killed_bytes = (home / "sweeps/noisy_oracle" / name for home in homes)
         assert calm_bytes.read_bytes() == killed_bytes.read_bytes()
@@ -126,9 +129,9 @@ def test_a_new_environment_version_moves_the_old_episodes_aside(tmp_path: Path) 
     assert len(list((tmp_path / "sweeps/best_fixed_point/superseded").iterdir())) == 1
     build_environment(tmp_path, 3)
     said.clear()
-    assert (
-        sweep_arm(lab_run(tmp_path, "sweep_best_fixed_point", said), arm).data_version == first.data_version
-    )
+    again = sweep_arm(lab_run(tmp_path, "sweep_best_fixed_point", said), arm)
+    assert again.data_version == first.data_version
+    assert (second.metadata["made_share"], again.metadata["made_share"]) == (1.0, 0.0)
     assert "all 3 episodes are there; nothing is asked again" in said[0]
 
 

@@ -1,9 +1,9 @@
 """A budget in dollars: what begins under it, what it refuses, and what is counted against it."""
 
-import os
+import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from geo_assets.lineage.folders import MARKER
 from geo_assets.sweeps.episode_file import read_episodes
 from geo_assets.sweeps.harness import BudgetSpent, NoUsage
 from geo_assets.sweeps.lock import WriterLock
-from geo_assets.sweeps.spending import Budget, CallLog, unrecorded
+from geo_assets.sweeps.spending import Budget, CallLog, mark_recorded, unrecorded
 from geo_assets.sweeps.store import SweepStore
 from resources.calls import Calls, Price
 from resources.replies import Usage
@@ -115,9 +115,7 @@ def test_what_was_paid_under_an_identity_that_was_given_up_is_recorded_once(tmp_
     def publish() -> int:
         found = unrecorded(folder, marker, PRICE)
         marker.write_text("{}")
-        later = time.time() + 0.002
-        os.utime(marker, (later, later))
-        time.sleep(0.01)
+        mark_recorded(folder)
         assert found.get("usd", 0.0) == pytest.approx(found.get("prompt_tokens", 0) / 1000)
         return int(found.get("prompt_tokens", 0))
 
@@ -133,3 +131,26 @@ def test_what_was_paid_under_an_identity_that_was_given_up_is_recorded_once(tmp_
     play(folder, {"arm": 3}, 500_000)
     assert publish() == 500_000, "an identity that comes back brings what is recorded back with it"
     assert publish() == 0
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda marker: marker.write_text("{")], ids=["gone", "torn"])
+def test_what_was_recorded_stays_so_whatever_becomes_of_the_marker(
+    tmp_path: Path, harm: Callable[[Path], object]
+) -> None:
+    folder, marker = tmp_path / "x", tmp_path / "x" / MARKER
+    play(folder, {"arm": 1}, 10)
+    play(folder, {"arm": 2}, 200)
+    marker.write_text("{}")
+    assert unrecorded(folder, marker, PRICE)["prompt_tokens"] == 210, "an older marker says nothing of it"
+    mark_recorded(folder)
+    play(folder, {"arm": 2}, 3000)
+    harm(marker)
+    assert unrecorded(folder, marker, PRICE)["prompt_tokens"] == 3000
+
+
+def test_runs_from_before_that_was_kept_count_by_the_time_of_the_marker(tmp_path: Path) -> None:
+    run = {"causes": {"answered": 1}, "prompt_tokens": 7, "completion_tokens": 0}
+    began = ("2020-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00")
+    (tmp_path / "calls.json").write_text(json.dumps({"runs": [{**run, "began": at} for at in began]}))
+    (tmp_path / MARKER).write_text("{}")
+    assert unrecorded(tmp_path, tmp_path / MARKER, PRICE)["prompt_tokens"] == 7

@@ -143,6 +143,7 @@ def test_finished_it_starts_nothing(swept: tuple[Path, list[str], Any], tmp_path
     assert said == [f"{ADAPTER}: all {TASKS * 8} episodes are there; nothing is asked again"]
     assert made.data_version == swept[2].data_version
     assert made.facts == swept[2].facts
+    assert (swept[2].metadata["made_share"], made.metadata["made_share"]) == (1.0, 0.0)
 
 
 def test_a_new_adapter_keeps_the_base_arms_episodes(

@@ -1,0 +1,95 @@
+"""What moves content without altering it, and is left out of every code version: modules, and single symbols.
+
+What may alter content is not here, operational as it sounds: a time limit or a number of attempts after which
+a reply, a tile or a picture is recorded as missing; how many unscored episodes end a sweep; threads, where
+floats depend on their number. `GeoAsset.apart` leaves out for one asset what alters others.
+"""
+
+NEUTRAL = (
+    # What people read of a fault (`joined` is followed where content or a model has its words), and the
+    # package's own number: an environment is served under that of its behaviour.
+    "env_service.errors:GeoError",
+    "env_service.errors:_rebuild",
+    "env_service.server.web",
+    "env_service:__version__",
+    # Where things are; and stage values, which enter by value.
+    "geo_assets.config.settings",
+    "geo_assets.config.arms_yaml",
+    # What turns a function into an asset, and what decides when it runs.
+    "geo_assets.lineage._closures",
+    "geo_assets.lineage.assets",
+    "geo_assets.lineage.contents",
+    "geo_assets.lineage.costs",
+    "geo_assets.lineage.dagster_internals",
+    "geo_assets.lineage.explain",
+    "geo_assets.lineage.faults",
+    "geo_assets.lineage.fingerprint",
+    "geo_assets.lineage.folders",
+    "geo_assets.lineage.jobs",
+    "geo_assets.lineage.orphans",
+    "geo_assets.lineage.plan",
+    "geo_assets.lineage.neutral",
+    "geo_assets.lineage.references",
+    "geo_assets.lineage.single_writer",
+    "geo_assets.lineage.swapping",
+    # How processes are started, here or on a rented machine.
+    "geo_assets.config.compute",
+    "geo_assets.config.prices:load_prices",
+    "resources.compute",
+    "resources.processes",
+    "resources.programs",
+    # What a sweep cost, and when it stops for that: an episode is played as it would have been.
+    "geo_assets.sweeps.spending",
+    # Who may write, who is told to stop, what is started again, and how fast is asked.
+    "geo_assets.sweeps.kept",
+    "geo_assets.sweeps.lock",
+    "geo_assets.sweeps.stopping",
+    "resources.pacing",
+    # Knobs, by name: pauses, words of progress, how much is kept or done at once, and limits after which a
+    # step fails and publishes nothing.
+    "env_service.canonical:CHUNK_BYTES",
+    "env_service.discovery:DEFAULT_TIMEOUT_S",
+    "env_service.game:WARM_SPANS_DEG",
+    "env_service.views:DECODES_AT_ONCE",
+    "env_service.views:DEFAULT_CACHE_BYTES",
+    "env_service.views:_TABLES",
+    "geo_assets.data._source:REQUESTS_PER_MINUTE",
+    "geo_assets.data._source:START_TIMEOUT_S",
+    "geo_assets.data._source:WORKERS",
+    "geo_assets.data._store:READERS",
+    "geo_assets.sweeps.adapter_arms:WORKERS",
+    "geo_assets.sweeps.adapter_serving:START_S",
+    "geo_assets.sweeps.crew:JOIN_S",
+    "geo_assets.sweeps.crew:SESSION_PAUSE_S",
+    "geo_assets.sweeps.crew:SESSION_TRIES",
+    "geo_assets.sweeps.harness:ETA_AFTER",
+    "geo_assets.sweeps.harness:GRACE_S",
+    "geo_assets.sweeps.harness:SAY_EVERY_S",
+    "geo_assets.sweeps.harness:TICK_S",
+    "geo_assets.sweeps.self_hosted:SAY_EVERY_S",
+    "geo_assets.sweeps.self_hosted:TAIL",
+    "geo_assets.sweeps.served_models:PAUSE_S",
+    "geo_assets.sweeps.served_models:TIMEOUT_S",
+    "geo_assets.sweeps.served_models:TRIES",
+    "geo_assets.sweeps.serving:IDLE_S",
+    "geo_assets.sweeps.serving:SPARE_SESSIONS",
+    "geo_assets.training.run_factory:START_LIMIT_S",
+    "geo_assets.training.run_factory:STEP_LIMIT_S",
+    "geo_assets.training.train_job:IDLE_S",
+    "geo_assets.training.train_job:LOG_LINES",
+    "geo_assets.training.train_job:PROGRESS_EVERY_S",
+    "geo_assets.training.train_job:SPARE_SESSIONS",
+    "geo_assets.training.warm_start:SAY_EVERY",
+    "resources._mapillary_transport:CHUNK_BYTES",
+    "resources._mapillary_transport:POOL_SIZE",
+    "resources.bounded_http:LIMITS",
+    "resources.hub:AGAIN",
+    "resources.hub:ATTEMPTS",
+    "resources.hub:MAX_PAUSE_S",
+    "resources.hub:PAUSE_S",
+    "resources.hub:TIMEOUT_S",
+    "resources.sandbox.coverage:KEPT_BYTES",
+    "resources.sandbox.mapillary_server:IDLE_CONNECTION_S",
+    "resources.sandbox.vlm.conversation:KEPT_PICTURES",
+    "resources.sandbox.vlm.pretrain:SAY_EVERY",
+)
