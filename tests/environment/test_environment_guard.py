@@ -34,7 +34,7 @@ def test_a_loopback_address_has_no_other_name(host: str) -> None:
         assert not let_in({"host": host, "origin": f"http://{host.replace('[', '')}"}, at)
 
 
-@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://]x[", "http://\xe2\x84\xaa"])
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://]x["])
 def test_an_origin_that_cannot_be_read_is_foreign(origin: str) -> None:
     for at in ("127.0.0.1", "172.17.0.2"):
         assert not let_in({"host": "localhost:8000", "origin": origin}, at)
