@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 import uvicorn
 from environment_lab import Server, World, ask, serve, until
@@ -32,9 +33,13 @@ def test_a_peer_that_reads_nothing_loses_its_slot(server: Server, path: str) -> 
     with server.connect() as bystander:
         ask(bystander, {"type": "reset"})
         held = server.metric("geo_sessions")
+        process = psutil.Process(server.process.pid)
+        files = process.num_fds()
         peer = deaf_peer(server, path)
         assert server.metric("geo_sessions") == held + 1
         until(lambda: server.metric("geo_sessions") == held, 40)
+        # Nor does the connection wait to be read.
+        until(lambda: process.num_fds() <= files, 40)
         assert ask(bystander, LOOK)["type"] == "observation"
         peer.close()
     assert "Traceback" not in server.log.read_text()
@@ -85,7 +90,7 @@ def _in_process(world: World, work: Callable[[httpx.AsyncClient], Coroutine[Any,
     async def run() -> None:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            await work(client)
+            await asyncio.wait_for(work(client), 30)
 
     asyncio.run(run())
     assert not app.state.sessions.live and app.state.sessions._busy == 0
@@ -97,7 +102,7 @@ def test_no_route_reads_a_body_of_any_length(world: World, path: str) -> None:
 
     async def endless() -> AsyncIterator[bytes]:
         nonlocal taken
-        while True:
+        while taken < 4 * MAX_BYTES:
             taken += 1 << 16
             yield b" " * (1 << 16)
 
@@ -291,4 +296,4 @@ def test_strangers_write_no_tracebacks(world: World, tmp_path: Path) -> None:
             odd.close()
         until(lambda: server.metric("geo_sessions") == 0)
         log = server.log.read_text()
-        assert "Traceback" not in log and len(log.splitlines()) < 12 and len(log) < 1500, log
+        assert "Traceback" not in log and "reports a fault" not in log and len(log) < 1500, log
