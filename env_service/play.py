@@ -7,6 +7,7 @@ holds the episode alone.
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import env_service.light_openenv  # noqa: F401  (first: it keeps gradio, which takes seconds, out)
@@ -26,6 +27,17 @@ NAME = "geoguesser_env"
 DESCRIPTION = (
     "Guess where on Earth a street-level panorama was taken: look, walk, pin candidates, commit once."
 )
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """Where a play stands, as a value that nothing changes afterwards; see `EpisodeEnvironment.bookmark`."""
+
+    task: Task | None
+    split: str
+    episode_id: str | None
+    episode: Episode | None
+    tools: tuple[ToolSpec, ...]
 
 
 class EpisodeEnvironment(Environment):
@@ -199,6 +211,16 @@ class EpisodeEnvironment(Environment):
     def finished(self) -> bool:
         """Whether there was an episode and it is over."""
         return self._episode is not None and self._episode.over
+
+    @property
+    def bookmark(self) -> Bookmark:
+        """Where the play stands now. Of a tool class's own state nothing is in it."""
+        return Bookmark(self._task, self._split, self._episode_id, self._episode, self._tools)
+
+    def resume(self, at: Bookmark) -> None:
+        """Go on from where another environment of the same game stood."""
+        self._task, self._split, self._episode_id = at.task, at.split, at.episode_id
+        self._episode, self._tools = at.episode, at.tools
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:

@@ -6,8 +6,8 @@ view. Nothing it sends is kept, neither on disk nor in memory, and no map is off
 confirmed (see `server.config`); no other backend ever asks a network.
 
 A picture is decoded and encoded again, so that no metadata of the source travels on. The key comes from the
-environment variable `GEO_STREET_VIEW_KEY` when it is needed and stands in no message: requests are made with
-`http.client`, which follows no redirect, knows no proxy and puts no address into its errors.
+environment variable `GEO_STREET_VIEW_KEY` when it is needed and stands in no message: requests are made by
+`bounded_get`, which follows no redirect, knows no proxy and puts no address into its errors.
 """
 
 import http.client
@@ -15,6 +15,7 @@ import os
 import time
 from urllib.parse import SplitResult, urlencode, urlsplit
 
+from env_service.bounded_get import bounded_get
 from env_service.errors import GeoError
 from env_service.imagery import Abilities, Direction, Move, fit, frame_ahead, walk
 from env_service.store import BadPicture, require_decodable
@@ -28,9 +29,14 @@ MAX_SIZE_PX = 640
 
 MAX_ANSWER_BYTES = 4 << 20
 TIMEOUT_S = 6.0
+"""The longest that one try may take, from its connection to the last byte of its answer."""
+
 WAITS_S = (0.3, 1.0)
 """Pauses before the second and third try at what may pass: too many requests, a fault of the service's own, a
-connection that breaks. Three tries of `TIMEOUT_S` fit into a step's time limit of 30 s."""
+connection that breaks."""
+
+WHOLE_S = 20.0
+"""The longest that all tries may take; it fits into a step's time limit of 30 s."""
 
 
 class LiveImageryFailed(BadPicture):
@@ -113,11 +119,15 @@ class StreetViewBackend:
                 f"{_name(image_id)} cannot be asked for without a key", f"Set {KEY_VARIABLE}."
             )
         path = f"{self._at.path or '/'}?{urlencode({**query, 'key': key})}"
-        fault = ""
+        fault = "it took too long"
+        ends = time.monotonic() + WHOLE_S
         for wait in (0.0, *WAITS_S):
             time.sleep(wait)
+            now = time.monotonic()
+            if now >= ends:
+                break
             try:
-                status, data = self._get(path)
+                status, data = self._get(path, min(now + TIMEOUT_S, ends))
             except (OSError, http.client.HTTPException) as error:
                 fault = f"the connection failed ({type(error).__name__})"
                 continue
@@ -135,19 +145,9 @@ class StreetViewBackend:
             raise LiveImageryFailed(f"{_name(image_id)} was refused with status {status}", fix)
         raise LiveImageryFailed(f"{_name(image_id)} could not be fetched: {fault}", "Try again later.")
 
-    def _get(self, path: str) -> tuple[int, bytes]:
-        secure = self._at.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = kind(str(self._at.hostname), self._at.port, timeout=TIMEOUT_S)
-        try:
-            connection.request("GET", path, headers={"Accept": "image/jpeg"})
-            answer = connection.getresponse()
-            data = answer.read(MAX_ANSWER_BYTES + 1)
-            if len(data) > MAX_ANSWER_BYTES:
-                raise http.client.HTTPException("the answer is too long")
-            return answer.status, data
-        finally:
-            connection.close()
+    def _get(self, path: str, ends: float) -> tuple[int, bytes]:
+        wanted = {"Accept": "image/jpeg"}
+        return bounded_get(self._at, path, wanted, ends=ends, most_bytes=MAX_ANSWER_BYTES)
 
 
 def _name(image_id: str) -> str:

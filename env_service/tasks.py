@@ -292,9 +292,11 @@ def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise DuplicateKey(f"the key {_short(repr(twice))} stands in one object twice")
+        seen = set[str]()
+        for key, _ in pairs:
+            if key in seen:
+                raise DuplicateKey(f"the key {_short(repr(key))} stands in one object twice")
+            seen.add(key)
     return found
 
 

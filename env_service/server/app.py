@@ -21,6 +21,7 @@ from env_service.server.config import ServerConfig, load_game, make_config, read
 from env_service.server.guard import Guard
 from env_service.server.http import add_control_routes
 from env_service.server.lifecycle import lifespan
+from env_service.server.limits import Limits
 from env_service.server.mcp import PATH as MCP_PATH
 from env_service.server.mcp import build_mcp
 from env_service.server.mcp_ws import mcp_websocket_endpoint
@@ -95,6 +96,7 @@ def create_app(
     app.add_exception_handler(GeoError, _explain)
     app.add_exception_handler(RequestValidationError, _invalid)
     sockets = [MCP_PATH, "/ws"] if simulation else [MCP_PATH]
+    app.add_middleware(Limits)
     app.add_middleware(Guard, ws_paths=sockets, origins=config.origins, proxied=behind_proxy())
     return app
 

@@ -38,7 +38,7 @@ class Guard:
         self.app = app
         self.ws_paths = frozenset(ws_paths)
         self.origins = frozenset(origins)
-        self.hosts = frozenset(urlsplit(origin).netloc.lower() for origin in self.origins)
+        self.hosts = frozenset(filter(None, map(_netloc, self.origins)))
         self.proxied = proxied
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +67,7 @@ class Guard:
         origin = headers[b"origin"].decode("latin-1")
         if origin in self.origins:
             return ""
-        agree = host and urlsplit(origin).netloc.lower() == host and not _posing(scope, host)
+        agree = host and _netloc(origin) == host and not _posing(scope, host)
         return "" if agree else _WRONG_ORIGIN
 
 
@@ -76,6 +76,14 @@ _WRONG_NAME = (
     "this name is not one of this machine; the operator of a proxy in front lets it in with --origin "
     "http://NAME, or names the proxy in FORWARDED_ALLOW_IPS"
 )
+
+
+def _netloc(origin: str) -> str:
+    """Host and port of an Origin; empty if it cannot be read, so that it is a foreign one."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _posing(scope: Scope, host: str) -> bool:

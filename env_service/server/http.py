@@ -6,16 +6,17 @@ session, which counts against the cap like any other, and names it in the header
 `sessions`).
 """
 
-import asyncio
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic_core import to_json
+from starlette.requests import ClientDisconnect
 
 from env_service.models import GeoObservation
+from env_service.server.limits import BodyRefused, read_body
 from env_service.server.sessions import Refused, Session, Sessions
-from env_service.server.wire import BODY_LIMIT_S, MAX_BYTES, BadMessage, observation_data, parse_object
+from env_service.server.wire import BadMessage, observation_data, parse_object
 
 HEADER = "x-session-id"
 
@@ -24,6 +25,7 @@ _STATUS = {
     "VALIDATION_ERROR": 400,
     "BAD_SELECTION": 400,
     "BODY_TIMEOUT": 408,
+    "CLIENT_LEFT": 400,
     "FRAME_TOO_LARGE": 413,
     "NOT_RESET": 409,
     "EPISODE_DONE": 409,
@@ -91,22 +93,16 @@ def _counted(sessions: Sessions, endpoint: Any) -> Any:
 
 async def _body(request: Request) -> dict[str, Any]:
     try:
-        data = await asyncio.wait_for(_read(request), BODY_LIMIT_S)
-    except TimeoutError:
-        raise Refused("BODY_TIMEOUT", "the body did not arrive in time") from None
+        data = await read_body(request.receive)
+    except BodyRefused as refusal:
+        raise Refused(refusal.code, str(refusal.detail)) from None
+    except ClientDisconnect:
+        # Told to nobody, and counted.
+        raise Refused("CLIENT_LEFT", "the client left before its body was there") from None
     try:
         return parse_object(data or b"{}")
     except BadMessage as error:
         raise Refused("INVALID_JSON", str(error)) from None
-
-
-async def _read(request: Request) -> bytes:
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BYTES:
-            raise Refused("FRAME_TOO_LARGE", f"a body has at most {MAX_BYTES} bytes")
-    return data
 
 
 def _named(request: Request, sessions: Sessions) -> Session | None:

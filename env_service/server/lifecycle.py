@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import FrameType
 from typing import Any
 
+from env_service.server.connections import HEAD_BYTES, HttpConnection, WebSocketConnection
 from env_service.server.log import keep_clients_out_of_the_log
 from env_service.server.proxy import behind_proxy
 from env_service.server.sessions import Sessions
@@ -16,6 +17,9 @@ from env_service.server.sessions import Sessions
 log = logging.getLogger(__name__)
 
 UVICORN: dict[str, Any] = {
+    "http": HttpConnection,
+    "ws": WebSocketConnection,
+    "h11_max_incomplete_event_size": HEAD_BYTES,
     # Compressing a JPEG again costs six times the throughput and saves nothing.
     "ws_per_message_deflate": False,
     # Large enough to answer a message that is too long with an error, instead of cutting the session off.

@@ -1,8 +1,10 @@
 """What the libraries may write into the log.
 
 Of every message that it cannot use, the MCP library logs kilobytes, with what was sent, and of every failure
-a traceback of forty lines. A client could fill a disk with that. So a record of these libraries is dropped if
-the client has been told, and is otherwise one line that says where and which error, never what was sent.
+a traceback of forty lines; so does the web server of what a route raises. A client could fill a disk with
+that. So a record of these libraries is dropped if the client has been told, and is otherwise one line that
+says where and which error, never what was sent. Words of the web server's own, without an error, stand as
+they are: it says nothing of clients at the levels that are shown.
 """
 
 import logging
@@ -10,8 +12,16 @@ import traceback
 from importlib.util import find_spec
 from pathlib import Path
 
-_LIBRARIES = ("mcp", "fastmcp")
-_TOLD_TO_THE_CLIENT = ("Failed to validate request", "Failed to validate notification", "Response ID ")
+_WEB_SERVER = "uvicorn"
+_LIBRARIES = ("mcp", "fastmcp", _WEB_SERVER)
+_TOLD_TO_THE_CLIENT = (
+    "Failed to validate request",
+    "Failed to validate notification",
+    "Response ID ",
+    "Invalid HTTP request received",
+    "Invalid UTF-8 sequence received",
+    "Unsupported upgrade request",
+)
 
 
 def keep_clients_out_of_the_log() -> None:
@@ -32,8 +42,10 @@ def without_clients_words(record: logging.LogRecord) -> bool:
         return True
     if str(record.msg).startswith(_TOLD_TO_THE_CLIENT):
         return False
+    if record.pathname.startswith(_WEB_SERVERS_FOLDER) and not record.exc_info:
+        return True
     if not getattr(record, "geo_cut", False):
-        error = f": {_named(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
+        error = f": {named(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
         record.msg, record.args = f"{record.module}:{record.lineno} reports a fault{error}", ()
         record.exc_info = record.exc_text = record.stack_info = None
         # Other handlers see the same record.
@@ -41,7 +53,7 @@ def without_clients_words(record: logging.LogRecord) -> bool:
     return True
 
 
-def _named(error: BaseException) -> str:
+def named(error: BaseException) -> str:
     """The type of an error and where it was raised; its words may be the client's."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -56,3 +68,4 @@ def _folder(library: str) -> str:
 
 
 _FOLDERS = tuple(map(_folder, _LIBRARIES))
+_WEB_SERVERS_FOLDER = _folder(_WEB_SERVER)

@@ -8,7 +8,8 @@ Which task a new session gets:
 
 - A task is dealt once its `initialize` is accepted; a malformed one, or one turned away, uses up none.
 - A client that comes without an id is a newcomer, unless it left an episode unfinished (ended its session by
-  DELETE, dropped its socket, or let the idle limit pass): then that is what it gets, the same task with
+  DELETE, dropped its socket, let the idle limit pass, was not there for the answer to `initialize`, or made a
+  call that took too long, which then counts for nothing): then that is what it gets, the same task with
   camera, pins, cost and turns as they stand. Dropping an episode thus gains neither a look at the next
   opening nor fresh turns, and a client that has lost its id finds its own episode. Until then it may also
   come back under the id; afterwards that id is gone.
@@ -27,6 +28,7 @@ Which task a new session gets:
 
 import asyncio
 import base64
+import contextlib
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -39,12 +41,14 @@ from fastmcp.resources import ResourceContent, ResourceResult
 from fastmcp.server.dependencies import get_http_request
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from env_service.errors import GeoError
 from env_service.game import MODE_OFFERS, Game
 from env_service.observing import prompt
 from env_service.play import EpisodeEnvironment
+from env_service.server.limits import BodyRefused, read_body
 from env_service.server.proxy import client_of
 from env_service.server.rpc import (
     INVALID_REQUEST,
@@ -56,7 +60,7 @@ from env_service.server.rpc import (
     is_notification,
 )
 from env_service.server.sessions import Refused, Session, Sessions
-from env_service.server.wire import BODY_LIMIT_S, MAX_BYTES, BadMessage, observation_data, parse_object
+from env_service.server.wire import BadMessage, observation_data, parse_object
 from env_service.toolbox import UNKNOWN_TOOL, ToolSpec, listed
 
 PATH = "/mcp"
@@ -191,14 +195,11 @@ class Gate:
 
     async def _post(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            body = await asyncio.wait_for(_read(receive), BODY_LIMIT_S)
-        except TimeoutError:
-            await _reply(send, 408, INVALID_REQUEST, "the body did not arrive in time")
+            body = await read_body(receive)
+        except BodyRefused as refusal:
+            await _reply(send, refusal.status_code, INVALID_REQUEST, str(refusal.detail))
             return
-        if body is None:
-            return
-        if len(body) > MAX_BYTES:
-            await _reply(send, 413, INVALID_REQUEST, f"a body has at most {MAX_BYTES} bytes")
+        except ClientDisconnect:
             return
         try:
             message = parse_object(body)
@@ -246,7 +247,11 @@ class Gate:
     async def _initialize(
         self, session: Session, known: bool, rpc_id: Any, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Let FastMCP answer; if it said yes, deal and name the session. A malformed request gets 200 too."""
+        """Let FastMCP answer; if it said yes, deal and name the session. A malformed request gets 200 too.
+
+        A newcomer that is not there for the answer knows no id to come back under, so it has left its
+        episode, and finds it by asking again.
+        """
         answer: list[Message] = []
 
         async def keep(message: Message) -> None:
@@ -266,10 +271,18 @@ class Gate:
         finally:
             if not dealt:
                 await self.sessions.close(session)
-        for part in answer:
-            if part["type"] == "http.response.start" and agreed:
-                part["headers"] = [*part["headers"], (HEADER, session.id.encode())]
-            await send(part)
+        told = known or not agreed
+        try:
+            if not told and await _has_left(receive):
+                return
+            for part in answer:
+                if part["type"] == "http.response.start" and agreed:
+                    part["headers"] = [*part["headers"], (HEADER, session.id.encode())]
+                await send(part)
+            told = True
+        finally:
+            if not told:
+                await asyncio.shield(self.sessions.leave(session))
 
 
 async def forward(app: ASGIApp, session: Session, body: bytes) -> bytes:
@@ -325,15 +338,18 @@ def _agreed(body: bytes) -> bool:
     return isinstance(answer, dict) and "result" in answer
 
 
-async def _read(receive: Receive) -> bytes | None:
-    """The request's body, or a little more than the limit of it; None if the client left."""
-    body, more = b"", True
-    while more and len(body) <= MAX_BYTES:
-        part = await receive()
-        if part["type"] == "http.disconnect":
-            return None
-        body, more = body + part.get("body", b""), part.get("more_body", False)
-    return body
+async def _has_left(receive: Receive) -> bool:
+    """Whether the client of a request that has come whole has hung up. Reading on finds its farewell at once,
+    or else waits."""
+    reading = asyncio.ensure_future(receive())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    if not reading.done():
+        reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reading
+        return False
+    return bool(reading.result()["type"] == "http.disconnect")
 
 
 def _replay(body: bytes, receive: Receive) -> Callable[[], Any]:

@@ -7,9 +7,9 @@ unused for longest, and is *parked*; its episode waits under its id until the cl
 limit passes.
 
 An MCP client has no reset, and dropping an episode must not be one. So an unfinished episode whose client has
-left (its socket is gone, it ended its session, or it let the idle limit pass) is kept as it stands, turns
-spent and all, and `take_over` gives it back to the same client before any new task. Nobody else ever gets it,
-where a client is whoever has the same address (see `mcp`).
+left (its socket is gone, it ended its session, or it let the idle limit pass), or whose session a hung call
+has ended, is kept as it stands, turns spent and all, and `take_over` gives it back to the same client before
+any new task. Nobody else ever gets it, where a client is whoever has the same address (see `mcp`).
 """
 
 import asyncio
@@ -172,7 +172,7 @@ class Sessions:
             self._check(session)
             try:
                 check_reset_fields(selection)
-                observation = await self._run(session, lambda: session.environment.reset(**selection))
+                observation = await self._run(session, lambda played: played.reset(**selection))
             except GeoError as error:
                 raise self._refused(error, session, resetting=True) from error
             session.opening = observation
@@ -193,7 +193,7 @@ class Sessions:
             self._check(session)
             started = time.perf_counter()
             try:
-                observation = await self._run(session, lambda: session.environment.step(action))
+                observation = await self._run(session, lambda played: played.step(action))
             except GeoError as error:
                 raise self._refused(error, session) from error
             op = str(action.get("op"))
@@ -273,14 +273,19 @@ class Sessions:
         if closing:
             await asyncio.wait(closing, timeout=2.0)
 
-    async def _run(self, session: Session, function: Callable[[], T]) -> T:
+    async def _run(self, session: Session, function: Callable[[EpisodeEnvironment], T]) -> T:
         assert session.thread is not None
+        played, before = session.environment, session.environment.bookmark
         try:
-            return await session.thread.call(function, self.step_timeout_s)
+            return await session.thread.call(lambda: function(played), self.step_timeout_s)
         except TimeoutError as error:
-            # The thread may still be at work on the episode, so nobody else may touch it.
+            # The thread may still be at work on the environment, so nobody else may touch it. The episode
+            # goes on elsewhere, from before the call.
             session.closed = True
             self._forget(session)
+            session.environment = self.factory()
+            session.environment.resume(before)
+            self._keep_unfinished(session)
             message = f"the call took longer than {self.step_timeout_s:g} s; the session has ended"
             raise Refused("STEP_TIMEOUT", message) from error
         except (GeoError, asyncio.CancelledError):

@@ -20,8 +20,9 @@ MAX_BYTES = 1 << 20
 
 MAX_DEPTH = 16
 
-BODY_LIMIT_S = 15.0
-"""A body that has not arrived by then is given up: a peer that vanished must not hold up a shutdown."""
+MAX_VALUES = 10_000
+"""Most keys and values of a message; an honest one has a few dozen. A message of lists alone would have a
+third of a million, and looking at them all takes the time of many steps."""
 
 
 class BadMessage(ValueError):
@@ -29,7 +30,7 @@ class BadMessage(ValueError):
 
 
 def parse_object(data: str | bytes) -> dict[str, Any]:
-    """One JSON object of finite numbers, real characters, distinct keys and bounded depth.
+    """One JSON object of finite numbers, real characters, distinct keys, bounded depth and number of values.
 
     Raises:
         BadMessage: it is anything else.
@@ -89,10 +90,14 @@ def _finite(text: str) -> float:
 
 def _check(value: dict[str, Any]) -> None:
     todo: list[tuple[Any, int]] = [(value, 1)]
+    seen = 0
     while todo:
         node, depth = todo.pop()
+        seen += 1
         if depth > MAX_DEPTH:
             raise BadMessage("nested too deeply")
+        if seen + len(todo) > MAX_VALUES:
+            raise BadMessage(f"more than {MAX_VALUES:,} values")
         if isinstance(node, str):
             try:
                 node.encode()

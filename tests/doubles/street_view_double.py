@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import simplejpeg
 
 KEY = "stand-in-key-7f3a"
+DRIP_S = 5.0
 COMMENT = b"taken by contributor-9 at 48.8584, 2.2945"
 
 
@@ -24,7 +25,9 @@ class StreetViewDouble:
         address: base address, to be used where the real service's would stand.
         known: panorama ids it has pictures of.
         faults: what to do instead of answering, first request first: a status, or "drop" (close without an
-            answer), "stall" (send nothing until the server closes), "torn", "html" or "elsewhere" (redirect).
+            answer), "stall" (send nothing until the server closes), "torn" (a picture without its end), "cut"
+            (close in the middle of the body), "drip" and "drip head" (the end of the body,
+            or all headers, a byte now and then), "html" or "elsewhere" (redirect).
         requests: the query of every request, in order.
     """
 
@@ -69,9 +72,29 @@ def street_view(*known: str) -> Iterator[StreetViewDouble]:
                 self._answer(404, b"")
             elif fault == "html":
                 self._answer(200, b"<html>a captive portal</html>")
+            elif fault in ("drip", "drip head"):
+                self._drip(picture(query), head=fault == "drip head")
+            elif fault == "cut":
+                data = picture(query)
+                self._answer(200, data[:-40], {"Content-Length": str(len(data))})
+                self.close_connection = True
             else:
                 data = picture(query)
                 self._answer(200, data[:-40] if fault == "torn" else data)
+
+        def _drip(self, data: bytes, head: bool) -> None:
+            """The last hundred bytes in drops, or the headers. In `DRIP_S` it is there."""
+            start = b"HTTP/1.0 200 OK\r\n"
+            rest = b"X-Drop: drop\r\n" * 6 + b"Content-Length: %d\r\n\r\n" % len(data)
+            slow, quick = (rest, data) if head else (data[-100:], b"")
+            self.wfile.write(start if head else start + rest + data[:-100])
+            with suppress(OSError):
+                for byte in slow[:100]:
+                    self.wfile.write(bytes([byte]))
+                    if double.closing.wait(DRIP_S / 100):
+                        return
+                self.wfile.write(slow[100:] + quick)
+            self.close_connection = True
 
         def _answer(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)

@@ -34,6 +34,14 @@ def test_a_loopback_address_has_no_other_name(host: str) -> None:
         assert not let_in({"host": host, "origin": f"http://{host.replace('[', '')}"}, at)
 
 
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://]x["])
+def test_an_origin_that_cannot_be_read_is_foreign(origin: str) -> None:
+    for at in ("127.0.0.1", "172.17.0.2"):
+        assert not let_in({"host": "localhost:8000", "origin": origin}, at)
+        assert not let_in({"host": origin.removeprefix("http://"), "origin": origin}, at)
+    assert let_in({"host": "localhost:8000"}, origins=[origin]) and let_in({}, origins=[origin])
+
+
 @pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "[::1]:8000", "192.168.1.5:8000"])
 def test_addresses_and_localhost_may_be_used(host: str) -> None:
     assert let_in({"host": host}) and let_in({"host": host, "origin": f"http://{host}"})

@@ -1,21 +1,13 @@
 """What a server owes to peers that stall, vanish or are cut short by a shutdown, on MCP and HTTP."""
 
-import asyncio
 import json
 import signal
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
-import pytest
 from environment_lab import Server, World, ask, serve, until
 from mcp_lab import HELLO, call, join, mcp_socket, rpc, tell
-
-from env_service.server import http, mcp
-from env_service.server.app import create_app
-from env_service.server.config import make_config
 
 NAP = {"seconds": 1.0}
 
@@ -46,28 +38,6 @@ def test_sigterm_finishes_the_mcp_call_in_flight(world: World, tmp_path: Path) -
 def _napping(server: Server) -> int:
     """How many of the lab's naps have begun; the lab says so in its log."""
     return server.log.read_text().count("napping")
-
-
-async def _never_ends() -> AsyncIterator[bytes]:
-    yield b'{"jsonrpc"'
-    await asyncio.sleep(3600)
-
-
-@pytest.mark.parametrize("path", ["/mcp", "/reset"])
-def test_a_body_that_never_ends_is_given_up(world: World, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    monkeypatch.setattr(mcp, "BODY_LIMIT_S", 0.05)
-    monkeypatch.setattr(http, "BODY_LIMIT_S", 0.05)
-    split = {"tasks": str(world.tasks), "panos": str(world.panos)}
-    app = create_app(make_config({"splits": {"eval": split}}))
-
-    async def post() -> httpx.Response:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.post(path, content=_never_ends())
-
-    answer = asyncio.run(post())
-    assert answer.status_code == 408 and "in time" in answer.text
-    assert not app.state.sessions.live and app.state.sessions._busy == 0
 
 
 def test_a_dead_http_client_loses_its_slot_and_not_its_episode(world: World, tmp_path: Path) -> None:

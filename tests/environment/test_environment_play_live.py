@@ -105,7 +105,7 @@ def test_every_view_is_fetched_anew_and_carries_no_metadata(live: StreetViewDoub
     assert COMMENT not in b"".join(views)
 
 
-@pytest.mark.parametrize("fault", [429, 500, 503, "drop", "stall"])
+@pytest.mark.parametrize("fault", [429, 500, 503, "drop", "stall", "cut", "drip", "drip head"])
 def test_what_may_pass_is_tried_three_times(live: StreetViewDouble, task: Task, fault: int | str) -> None:
     live.faults.extend([fault, fault])
     assert StreetViewBackend(live.address).view(task, 0, 0, 0, 90, 64)
@@ -113,6 +113,16 @@ def test_what_may_pass_is_tried_three_times(live: StreetViewDouble, task: Task, 
     with pytest.raises(LiveImageryFailed, match="frame pano-0 of the street view service could not be"):
         StreetViewBackend(live.address).view(task, 0, 0, 0, 90, 64)
     assert len(live.requests) == 6
+
+
+def test_all_tries_have_one_deadline(
+    live: StreetViewDouble, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("env_service.street_view.WHOLE_S", 0.5)
+    live.faults.append("drip")
+    with pytest.raises(LiveImageryFailed, match="could not be fetched: the connection"):
+        StreetViewBackend(live.address).view(task, 0, 0, 0, 90, 64)
+    assert len(live.requests) == 1
 
 
 @pytest.mark.parametrize(
