@@ -3,7 +3,7 @@
 Thin on purpose: websockets and the models, no OpenEnv, no web framework. A client never reconnects by itself:
 a new socket is a new session, and an episode that went on without its state would pay rewards nobody earned.
 Every failure is a named error; after `SessionLost` or `SessionExpired` open a new client and reset. A call
-that is broken off before its answer came (cancelled, interrupted) ends the client like one that took too long.
+broken off before its answer came (cancelled, interrupted) ends the client like one that took too long.
 
     with GeoGuessrEnv("http://127.0.0.1:8000") as env:
         result = env.reset(split="eval", index=7)
