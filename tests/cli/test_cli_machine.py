@@ -115,7 +115,10 @@ def test_a_server_ends_with_geo_serve(how: signal.Signals, tmp_path: Path) -> No
         assert alive == []
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, 137), (signal.SIGSEGV, 139), (signal.SIGTERM, 143)])
+CRASHES = [(signal.SIGKILL, 137), (signal.SIGSEGV, 139), (signal.SIGTERM, 143)]
+
+
+@pytest.mark.parametrize(("how", "code"), CRASHES)
 def test_geo_serve_fails_with_a_server_that_crashed(how: signal.Signals, code: int, tmp_path: Path) -> None:
     """Whatever ended the server and was not passed on by `geo serve` is a failure."""
     tasks = _one_task(tmp_path)

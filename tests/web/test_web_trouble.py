@@ -120,9 +120,7 @@ OF_THE_PLACE = """MISSING_FRAME BAD_PICTURE UNREADABLE_FRAME LIVE_IMAGERY_FAILED
 
 
 @pytest.mark.parametrize(("codes", "same"), [(PASSING, True), (OF_THE_PLACE, False)])
-def test_what_a_refused_reset_says_of_its_place(
-    visit: Any, server: Server, codes: str, same: bool
-) -> None:
+def test_what_a_refused_reset_says_of_its_place(visit: Any, server: Server, codes: str, same: bool) -> None:
     visitor: Visitor = visit(server)
     deal = """(code) => import('/web/game.js').then(({ Game }) => {
         const game = new Game("eval", 50, [7]);
