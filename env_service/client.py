@@ -2,7 +2,8 @@
 
 Thin on purpose: websockets and the models, no OpenEnv, no web framework. A client never reconnects by itself:
 a new socket is a new session, and an episode that went on without its state would pay rewards nobody earned.
-Every failure is a named error; after `SessionLost` or `SessionExpired` open a new client and reset.
+Every failure is a named error; after `SessionLost` or `SessionExpired` open a new client and reset. A call
+broken off before its answer came (cancelled, interrupted) ends the client like one that took too long.
 
     with GeoGuessrEnv("http://127.0.0.1:8000") as env:
         result = env.reset(split="eval", index=7)
@@ -11,12 +12,14 @@ Every failure is a named error; after `SessionLost` or `SessionExpired` open a n
 """
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from websockets.asyncio.client import ClientConnection as AsyncConnection
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
@@ -35,6 +38,7 @@ from env_service.client_errors import (
     SessionLost,
     ShuttingDown,
     StepTimeout,
+    Unreadable,
     unreachable,
 )
 from env_service.discovery import (
@@ -68,12 +72,15 @@ __all__ = [
     "ShuttingDown",
     "StepResult",
     "StepTimeout",
+    "Unreadable",
     "get_task",
     "metadata",
     "num_tasks",
     "schema",
     "splits",
 ]
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Ending:
@@ -83,18 +90,24 @@ class _Ending:
     timeout_s: float
     _over: GeoError | None
 
-    def _late(self) -> GeoError:
-        """No answer in time: it may still come, and would be taken for the next one, so this is the end."""
-        self._over = SessionLost(f"no answer within {self.timeout_s:g} s", "Open a new client and reset.")
+    def _unanswered(self, cause: BaseException) -> GeoError:
+        """The end, for the answer may still come and would be taken for the next call's.
+
+        Args:
+            cause: what left the call without it: time, cancellation, an interrupt, a second call at once.
+        """
+        late = isinstance(cause, TimeoutError)
+        why = f"no answer within {self.timeout_s:g} s" if late else "a call was broken off before its answer"
+        self._over = SessionLost(why, "Open a new client and reset.")
         return self._over
 
     def _gone(self, closed: ConnectionClosed) -> GeoError:
-        self._over = _closed(closed)
+        self._over = self._over or _closed(closed)
         return self._over
 
     def _read(self, reply: str | bytes) -> dict[str, Any]:
         answer = _data(reply)
-        if not isinstance(answer, ServerError):
+        if isinstance(answer, dict):
             return answer
         if isinstance(answer, CapacityReached | SessionExpired | ShuttingDown):
             self._over = answer
@@ -172,8 +185,8 @@ class GeoGuessrEnv(_Ending):
         return _result(self._ask("step", _wire(action)))
 
     def state(self) -> GeoState:
-        """Where the session stands, and which task was chosen."""
-        return GeoState.model_validate(self._ask("state", None))
+        """Where the session stands, and which task was chosen. Raises ServerError, SessionLost."""
+        return _understood(GeoState, self._ask("state", None))
 
     def schema(self) -> dict[str, Any]:
         """See `schema`."""
@@ -211,14 +224,18 @@ class GeoGuessrEnv(_Ending):
     def _ask(self, kind: str, data: dict[str, Any] | None) -> dict[str, Any]:
         if self._over is not None:
             raise self._over
+        frame = _frame(kind, data)
         try:
-            self._ws.send(_frame(kind, data))
+            self._ws.send(frame)
             reply = self._ws.recv(self.timeout_s)
         except ConnectionClosed as closed:
             raise self._gone(closed) from closed
-        except TimeoutError as late:
+        except BaseException as cause:
+            ended = self._unanswered(cause)
             self._ws.close()
-            raise self._late() from late
+            if isinstance(cause, TimeoutError):
+                raise ended from cause
+            raise
         return self._read(reply)
 
 
@@ -266,7 +283,7 @@ class AsyncGeoGuessrEnv(_Ending):
 
     async def state(self) -> GeoState:
         """See `GeoGuessrEnv.state`."""
-        return GeoState.model_validate(await self._ask("state", None))
+        return _understood(GeoState, await self._ask("state", None))
 
     async def close(self) -> None:
         """End the session."""
@@ -289,14 +306,20 @@ class AsyncGeoGuessrEnv(_Ending):
             raise SessionLost(
                 "the client is not connected", "Use it as a context manager, or call connect()."
             )
+        frame = _frame(kind, data)
         try:
-            await self._ws.send(_frame(kind, data))
+            await self._ws.send(frame)
             reply = await asyncio.wait_for(self._ws.recv(), self.timeout_s)
         except ConnectionClosed as closed:
             raise self._gone(closed) from closed
-        except TimeoutError as late:
-            await self._ws.close()
-            raise self._late() from late
+        except BaseException as cause:
+            ended = self._unanswered(cause)
+            # Dropped, not closed: whoever cancels a call must not wait for a handshake.
+            with contextlib.suppress(RuntimeError):  # the loop may be over too
+                self._ws.transport.abort()
+            if isinstance(cause, TimeoutError):
+                raise ended from cause
+            raise
         return self._read(reply)
 
 
@@ -330,22 +353,33 @@ def _frame(kind: str, data: dict[str, Any] | None) -> str:
 def _data(reply: str | bytes) -> dict[str, Any] | ServerError:
     try:
         message = json_object(json.loads(reply))
-    except ValueError:
-        return ServerError("the server's frame is not JSON")
+    except (ValueError, RecursionError):
+        return Unreadable("the server's frame is not JSON")
     data = message.get("data")
-    data = data if isinstance(data, dict) else {}
     if message.get("type") != "error":
-        return data
+        return data if isinstance(data, dict) else Unreadable("the server's answer holds no data")
+    data = data if isinstance(data, dict) else {}
     code = str(data.get("code", "ERROR"))
     return NAMED.get(code, ServerError)(f"{code}: {data.get('message', '')}", code)
 
 
 def _result(data: dict[str, Any]) -> StepResult:
-    reward, done = data.get("reward"), bool(data.get("done"))
-    observation = GeoObservation.model_validate(
-        {**data.get("observation", {}), "reward": reward, "done": done}
-    )
-    return StepResult(observation, reward, done)
+    seen = data.get("observation")
+    if not isinstance(seen, dict):
+        raise Unreadable("the server's answer holds no observation")
+    outcome = {"reward": data.get("reward"), "done": data.get("done") or False}
+    observation = _understood(GeoObservation, {**seen, **outcome})
+    return StepResult(observation, observation.reward, observation.done)
+
+
+def _understood(model: type[Model], data: dict[str, Any]) -> Model:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        # Names of fields alone: what stands in them may be long, or a truth.
+        fields = sorted({str(fault["loc"][0]) for fault in error.errors() if fault["loc"]})
+        named = ", ".join(fields[:4])
+        raise Unreadable(f"the server's answer cannot be read ({named})") from None
 
 
 def _closed(closed: ConnectionClosed) -> GeoError:

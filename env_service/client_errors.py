@@ -58,6 +58,15 @@ class StepTimeout(SessionExpired):
     code = "STEP_TIMEOUT"
 
 
+class Unreadable(ServerError):
+    """The server's answer is not what this client knows, as that of a server of another version may be."""
+
+    code = "UNREADABLE"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, fix="Use the client of the server's own version; its /metadata names that.")
+
+
 class NotSendable(GeoError, ValueError):
     """What the caller gave cannot be written as JSON. Nothing was sent, and the session goes on."""
 

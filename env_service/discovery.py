@@ -7,7 +7,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
-from env_service.client_errors import ServerError, unreachable
+from env_service.client_errors import ServerError, Unreadable, unreachable
 
 ENV_NAME = "geoguesser_env"
 DEFAULT_TIMEOUT_S = 60.0
@@ -26,18 +26,24 @@ def metadata(base_url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, A
 def splits(base_url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
     """Names of the splits."""
     found = _http(base_url, f"/{ENV_NAME}/splits", None, timeout_s)
-    return [str(entry["name"]) for entry in found]
+    if not isinstance(found, list):
+        raise Unreadable("the server's answer is not a list of splits")
+    return [str(json_object(entry).get("name")) for entry in found]
 
 
 def num_tasks(base_url: str, split: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> int:
     """Number of tasks of a split. Raises ServerError if there is no such split."""
-    return int(_http(base_url, f"/{ENV_NAME}/num_tasks", {"split": split}, timeout_s)["num_tasks"])
+    found = json_object(_http(base_url, f"/{ENV_NAME}/num_tasks", {"split": split}, timeout_s))
+    count = found.get("num_tasks")
+    if not isinstance(count, int):
+        raise Unreadable("the server's answer holds no number of tasks")
+    return count
 
 
 def get_task(base_url: str, split: str, index: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, Any]:
     """What `reset` needs to play a task. Raises ServerError if there is none."""
     body = {"split": split, "index": index}
-    return json_object(_http(base_url, f"/{ENV_NAME}/task", body, timeout_s)["task"])
+    return json_object(json_object(_http(base_url, f"/{ENV_NAME}/task", body, timeout_s)).get("task"))
 
 
 def _http(base_url: str, path: str, body: dict[str, Any] | None, timeout_s: float) -> Any:
@@ -57,9 +63,9 @@ def _http(base_url: str, path: str, body: dict[str, Any] | None, timeout_s: floa
 
 
 def json_object(value: Any) -> dict[str, Any]:
-    """`value` if it is a JSON object. Raises ServerError."""
+    """`value` if it is a JSON object. Raises Unreadable, a ServerError."""
     if not isinstance(value, dict):
-        raise ServerError("the server's answer is not a JSON object")
+        raise Unreadable("the server's answer is not a JSON object")
     return value
 
 

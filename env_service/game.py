@@ -17,6 +17,7 @@ from env_service.models import Mode
 from env_service.scoring import (
     GAME,
     Curve,
+    after_cost,
     country_only,
     partial_credit,
     training_reward,
@@ -190,7 +191,7 @@ def worth(
     true_code, true_region = (truth.code, truth.subregion) if truth else (None, None)
     if rules.credit == "country_only":
         score = country_only(guessed_code, true_code)
-        return score, max(0.0, score - cost)
+        return score, after_cost(score, cost, rules.curve)
     extra = 0.0
     if rules.credit == "partial":
         guessed = geography.country_by_code(guessed_code) if guessed_code else None

@@ -97,6 +97,11 @@ def wrap_degrees(angle: float) -> float:
     return 0.0 if wrapped == 360.0 else wrapped
 
 
+def whole_heading(heading: float) -> float:
+    """A heading in whole degrees, 0 to 359: rounded first and then wrapped, for 359.6 is 0 and never 360."""
+    return wrap_degrees(math.floor(heading + 0.5))
+
+
 def wrap_longitude(lon: float) -> float:
     """Any longitude brought into [-180, 180)."""
     return wrap_degrees(lon + 180.0) - 180.0

@@ -11,7 +11,7 @@ from typing import Any
 
 from env_service.episode import Episode, Pose
 from env_service.game import Game
-from env_service.geodesy import compass_point, wrap_degrees
+from env_service.geodesy import compass_point, whole_heading
 from env_service.imagery import PHOTO_FOV_DEG, ImageryBackend
 from env_service.models import GeoObservation, ImageKind
 from env_service.scoring import verdict
@@ -80,13 +80,13 @@ def seen(backend: ImageryBackend, task: Task, pose: Pose) -> Pose:
     """
     if not backend.flat(task, pose.frame_index):
         return pose
-    heading = wrap_degrees(round(task.frames[pose.frame_index].compass_angle))
+    heading = whole_heading(task.frames[pose.frame_index].compass_angle)
     return Pose(pose.frame_index, heading, 0.0, min(pose.fov_deg, PHOTO_FOV_DEG))
 
 
 def facing(pose: Pose) -> str:
     """Where the camera looks, in words."""
-    heading = f"Facing {compass_point(pose.heading_deg)} ({pose.heading_deg:.0f}°)"
+    heading = f"Facing {compass_point(pose.heading_deg)} ({whole_heading(pose.heading_deg):.0f}°)"
     pitch = f", pitch {pose.pitch_deg:.0f}°" if pose.pitch_deg else ""
     return f"{heading}{pitch}, field of view {pose.fov_deg:.0f}°."
 

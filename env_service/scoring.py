@@ -109,7 +109,21 @@ def training_reward(
         ValueError: a distance, cost or credit that is negative or not finite.
     """
     score = min(1.0, training_score(distance_km, curve) + _checked(partial_credit, "partial_credit"))
+    return after_cost(score, cost, curve)
+
+
+def after_cost(score: float, cost: float, curve: Curve = STEADY) -> float:
+    """A score, wherever it comes from, less the cost of the calls by the curve's own rule.
+
+    Args:
+        score: 0 to 1.
+        cost: of the calls made, 0 or more.
+
+    Raises:
+        ValueError: a score or cost that is negative or not finite.
+    """
     share = min(curve.cost_scale * _checked(cost, "cost"), curve.cost_cap)
+    score = _checked(score, "score")
     return max(0.0, score - share) if curve.cost_rule == "subtract" else score * (1.0 - share)
 
 

@@ -84,7 +84,8 @@ class ToolSpec:
         try:
             checked = self.arguments.model_validate(given)
         except ValidationError as error:
-            raise InvalidAction(f"{self.name}: {_faults(error)}") from None
+            wrong = {str(fault["loc"][0]) for fault in error.errors(include_url=False) if fault["loc"]}
+            raise InvalidAction(f"{self.name}: {_faults(self.parameters, given, wrong)}") from None
         return {name: getattr(checked, name) for name in checked.model_fields_set}
 
 
@@ -267,11 +268,44 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _faults(error: ValidationError) -> str:
-    """Pydantic's complaints without the input, which may be huge, hostile or both."""
-    parts: list[str] = []
-    for fault in error.errors(include_url=False, include_input=False, include_context=False)[:4]:
-        where = ".".join(str(part) for part in fault["loc"])[:60].encode("ascii", "replace").decode()
-        message = fault["msg"].replace("Input should be", "must be").replace("Extra inputs are not", "is not")
-        parts.append(f"{where} {message[:1].lower()}{message[1:]}" if where else message)
-    return "; ".join(parts)
+def _faults(parameters: Mapping[str, Any], given: Mapping[str, Any], wrong: Iterable[str]) -> str:
+    """What is wrong with some arguments, in our own words: no library's next version alters what agents read.
+
+    They never hold the input, which may be huge, hostile or both.
+
+    Args:
+        parameters: JSON Schema of the tool's arguments.
+        given: what came, by name.
+        wrong: names that were refused.
+    """
+    known, wrong = parameters["properties"], set(wrong)
+    words = [
+        f"{name} {_requirement(schema) if name in given else 'is required'}"
+        for name, schema in known.items()
+        if name in wrong
+    ]
+    for name in (name for name in given if name in wrong and name not in known):
+        words.append(f"{str(name)[:60].encode('ascii', 'replace').decode()} is not permitted")
+    return "; ".join(words[:4]) or "the arguments do not go together"
+
+
+def _requirement(schema: Mapping[str, Any]) -> str:
+    """What an argument must be."""
+    if choices := schema.get("enum"):
+        return f"must be {' or '.join(repr(choice) for choice in choices)}"
+    if schema.get("type") == "string":
+        most = f" of at most {schema['maxLength']} characters" if "maxLength" in schema else ""
+        return f"must be a valid text{most}"
+    kind = {"number": "a valid number", "integer": "a whole number", "boolean": "true or false"}
+    bounds = [
+        f"{words} {schema[bound]:g}"
+        for bound, words in (
+            ("minimum", "at least"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "at most"),
+            ("exclusiveMaximum", "below"),
+        )
+        if bound in schema
+    ]
+    what = kind.get(schema.get("type", ""), "of another kind")
+    return f"must be {', '.join(filter(None, (what, ' and '.join(bounds))))}"

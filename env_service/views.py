@@ -18,7 +18,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import simplejpeg
@@ -43,8 +42,10 @@ with a field of view of 90 degrees sees nothing within 45."""
 CAP_GRAY = 128
 DECODES_AT_ONCE = 2
 
-# One table of 640 x 640 takes 3.3 MB, half of that for a level camera.
-_TABLES = 24
+TABLE_BYTES = 80 << 20
+"""Memory for look-up tables, beside that for panoramas: 24 of 640 x 640 (3.3 MB each, half of that for a
+level camera), or two of 2048 x 2048. Agents choose pitch and field of view: a number alone bounds nothing."""
+
 # View rows worked on at once: their indexes stay in a core's own cache, which is worth a third of the time.
 _ROWS_AT_ONCE = 64
 _PARTS_BITS = 8
@@ -71,6 +72,41 @@ class _Table:
     columns: NDArray[np.uint32]
     first: int
     last: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return self.row_starts.nbytes + self.columns.nbytes
+
+
+class _Tables:
+    """Look-up tables, least recently used out first, bounded by bytes. Safe to share between threads."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.held_bytes = 0
+        self._held: OrderedDict[tuple[float, float, int, int, int], _Table] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, pitch: float, fov: float, size: int, width: int, height: int) -> _Table:
+        """The table of a camera, see `_make_table`. Two threads may make one at once; one of them is kept."""
+        key = (pitch, fov, size, width, height)
+        with self._lock:
+            if (held := self._held.get(key)) is not None:
+                self._held.move_to_end(key)
+                return held
+        made = _make_table(*key)
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = made
+                self.held_bytes += made.nbytes
+            while self.held_bytes > self.max_bytes:
+                self.held_bytes -= self._held.popitem(last=False)[1].nbytes
+        return made
+
+
+_TABLES = _Tables(TABLE_BYTES)
+_table = _TABLES.get
 
 
 def render_view(
@@ -295,8 +331,7 @@ def _check(pano: Picture, compass: float, heading: float, pitch: float, fov: flo
         raise ValueError(f"size_px {size} is outside 1..{MAX_SIZE_PX}")
 
 
-@lru_cache(maxsize=_TABLES)
-def _table(pitch: float, fov: float, size: int, width: int, height: int) -> _Table:
+def _make_table(pitch: float, fov: float, size: int, width: int, height: int) -> _Table:
     half = _settled(math.tan(math.radians(fov) / 2.0))
     cos_pitch, sin_pitch = _settled(math.cos(math.radians(pitch))), _settled(math.sin(math.radians(pitch)))
     edge = (np.arange(size, dtype=np.float64) + 0.5) * (2.0 / size) - 1.0

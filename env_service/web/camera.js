@@ -1,7 +1,7 @@
 // The picture and how one aims the camera. Turning previews on the picture at hand, for nothing; only what
 // is committed becomes a call.
 
-import { clamp, compassName, compassPoint, wrapHeading } from "./geo.js";
+import { clamp, compassName, compassPoint, wholeHeading } from "./geo.js";
 import { drawCompass } from "./compass.js";
 
 const RAD = Math.PI / 180;
@@ -84,7 +84,7 @@ export class Camera {
     if (!this.delta) return null;
     const { heading, pitch, fov } = this.pose;
     const aim = {
-      heading: wrapHeading(Math.round(heading + this.delta.heading)),
+      heading: wholeHeading(heading + this.delta.heading),
       pitch: Math.round(pitch + this.delta.pitch),
       fov: Math.round(fov + this.delta.fov),
     };
@@ -95,7 +95,7 @@ export class Camera {
   #facing() {
     const { heading, pitch, fov } = this.pose;
     const tilt = Math.round(pitch) ? `, ${Math.abs(Math.round(pitch))} degrees ${pitch > 0 ? "up" : "down"}` : "";
-    return `${compassName(heading)} (${Math.round(heading)} degrees)${tilt}, ${Math.round(fov)} degrees wide`;
+    return `${compassName(heading)} (${wholeHeading(heading)} degrees)${tilt}, ${Math.round(fov)} degrees wide`;
   }
 
   // ---- preview

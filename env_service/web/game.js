@@ -2,6 +2,10 @@
 
 const ROUNDS = 5;
 
+// A reset that ends like this says nothing against its place: seats, the server, the address, the connection.
+const NOT_THE_PLACE = new Set([
+  "CAPACITY_REACHED", "SHUTTING_DOWN", "BAD_SELECTION", "SESSION_EXPIRED", "UNREACHABLE", "LOST"]);
+
 /** The game cannot be dealt; `code` is a key of trouble.js. */
 class Undealt extends Error {
   constructor(code, message) {
@@ -85,18 +89,25 @@ export class Game {
 
   /** Open the next round. */
   begin() {
-    this.rounds.push({ index: this.tasks[this.rounds.length], turns: [], end: null });
+    this.rounds.push({ index: this.tasks[this.rounds.length], turns: [], end: null, unplayable: false });
     return this.round;
+  }
+
+  /** The open round could not be dealt: write down whether its place can be played at all. */
+  refused(code) {
+    this.round.unplayable = !NOT_THE_PLACE.has(code);
   }
 
   /**
    * Take the unfinished round back, if there is one. A place that was seen, or cannot be shown, is replaced by
-   * another while there are any.
+   * another while there are any; after that, the game does without a place that cannot be shown.
    */
-  redeal(unplayable) {
+  redeal() {
     if (!this.round || this.round.end) return;
-    const seen = this.rounds.pop().turns.length > 0;
-    if ((seen || unplayable) && this.used.size < this.count) this.tasks[this.rounds.length] = this.#fresh();
+    const { turns, unplayable } = this.rounds.pop();
+    if (!turns.length && !unplayable) return;
+    if (this.used.size < this.count) this.tasks[this.rounds.length] = this.#fresh();
+    else if (unplayable) this.tasks.splice(this.rounds.length, 1);
   }
 
   /** Write down a call and what came back. */

@@ -8,6 +8,8 @@ const POINT_NAMES = ["north", "north-east", "east", "south-east", "south", "sout
 
 export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 export const wrapHeading = (deg) => ((deg % 360) + 360) % 360;
+/** A heading in whole degrees, 0 to 359: rounded first, so that 359.6 is 0 and never 360. */
+export const wholeHeading = (deg) => wrapHeading(Math.round(deg));
 export const wrapLon = (lon) => ((((lon + 180) % 360) + 360) % 360) - 180;
 
 /** Mercator position with the whole world in 0..1, x to the east and y to the south. */

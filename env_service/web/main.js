@@ -3,7 +3,7 @@
 import { byId } from "./dom.js";
 import { Camera } from "./camera.js";
 import { deal, readTools } from "./game.js";
-import { compassPoint } from "./geo.js";
+import { compassPoint, wholeHeading } from "./geo.js";
 import { WorldMap } from "./map.js";
 import { entry } from "./notes.js";
 import { PlaceForm } from "./place.js";
@@ -74,6 +74,7 @@ async function nextRound() {
     take({ op: "reset" }, answer);
     byId("view").focus({ preventScroll: true });
   } catch (error) {
+    game.refused(error.code);
     if (!(error instanceof Lost)) trouble(error);
   } finally {
     setBusy(false);
@@ -126,7 +127,7 @@ function take(action, result) {
 }
 
 function facts(observation) {
-  const camera = `${compassPoint(observation.heading_deg)} ${Math.round(observation.heading_deg)}° · ${Math.round(observation.fov_deg)}° wide`;
+  const camera = `${compassPoint(observation.heading_deg)} ${wholeHeading(observation.heading_deg)}° · ${Math.round(observation.fov_deg)}° wide`;
   const month = observation.captured_at ? `taken ${observation.captured_at}` : "";
   const walked = observation.total_moved_meters ? `walked ${observation.total_moved_meters} m` : "";
   return [camera, month, walked].filter(Boolean).join(" · ");
@@ -146,7 +147,7 @@ function finish() {
 }
 
 function end() {
-  session.close();
+  session?.close();
   session = null;
   screen("final");
   scoreCard(game, { onagain: begin });
@@ -228,8 +229,10 @@ function recover() {
     begin();
     return;
   }
-  game.redeal(code === "MISSING_FRAME");
-  if (session && !session.lost) nextRound();
+  game.redeal();
+  if (!game.total) begin(); // no place of the split could be shown: perhaps by now
+  else if (game.last) end();
+  else if (session && !session.lost) nextRound();
   else connect();
 }
 

@@ -3,7 +3,9 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from types import FrameType
 
 import typer
 
@@ -37,10 +39,32 @@ def serve(
     command += ["--assign", assign]
     # The server leaves when this process does, whatever ends it: its input is a pipe that only we hold.
     process = subprocess.Popen([*command, "--exit-with-parent"], stdin=subprocess.PIPE)
-    signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
-    signal.signal(signal.SIGINT, lambda number, frame: process.send_signal(signal.SIGINT))
-    code = process.wait()
-    raise typer.Exit(max(code, 0))
+    asked: set[int] = set()
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        asked.add(number)
+        process.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, pass_on)
+    raise typer.Exit(_exit_code(process.wait(), asked))
+
+
+def _exit_code(code: int, asked: Collection[int]) -> int:
+    """What `geo serve` ends with, as a shell would say it.
+
+    A stop that we passed on is no failure; any other signal that ended the server is 128 and its number.
+
+    Args:
+        code: the server's own, negative for a signal.
+        asked: numbers of the signals that we passed on.
+    """
+    if code >= 0:
+        return code
+    if -code in asked:
+        return 0
+    print(f"The server was ended by signal {-code} ({signal.strsignal(-code)}).", file=sys.stderr)
+    return 128 - code
 
 
 def _warn_of_missing(tasks: Path, panos: str) -> None:

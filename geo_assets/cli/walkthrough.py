@@ -52,17 +52,32 @@ def walkthrough(
         print(f"task {index} of split eval, served from {built.path}\n")
         print(textwrap.fill(result.observation.prompt.strip(), 78), "\n")
         _turn(0, {"op": "reset"}, result.observation, out)
-        for turn, action in enumerate(SCRIPT, start=1):
+        for turn, action in enumerate(_affordable(result.observation.steps_remaining), start=1):
             if result.done:
                 break
             result = env.step(action)
             _turn(turn, action, result.observation, out)
     end = result.observation
-    print(f"\nThe truth was {end.true_lat:.4f}, {end.true_lon:.4f}: {end.distance_km:.1f} km away.")
-    print(f"score {end.score:.4f}, cost {end.action_cost:.2f}, reward {result.reward:.4f}")
+    print(f"\n{_truth(end)}")
+    print(f"score {end.score or 0.0:.4f}, cost {end.action_cost:.2f}, reward {result.reward or 0.0:.4f}")
     credit = end.metadata.get("attribution", {})
     print("imagery:", ", ".join(f"{key} {value}" for key, value in credit.items() if value), "(modified)")
     print(f"frames in {out}")
+
+
+def _affordable(turns: int) -> tuple[dict[str, Any], ...]:
+    """The script, cut so that its guess is the last turn of a smaller budget."""
+    return (*SCRIPT[: max(0, turns - 1)], SCRIPT[-1]) if turns < len(SCRIPT) else SCRIPT
+
+
+def _truth(end: "GeoObservation") -> str:
+    """What the episode ended with, in words."""
+    if end.true_lat is None or end.true_lon is None:
+        return "The episode is not over: no guess."
+    where = f"The truth was {end.true_lat:.4f}, {end.true_lon:.4f}"
+    return (
+        f"{where}: {end.distance_km:.1f} km away." if end.distance_km is not None else f"{where}: no guess."
+    )
 
 
 def _turn(turn: int, action: dict[str, Any], seen: "GeoObservation", out: Path) -> None:

@@ -6,9 +6,9 @@ of its asset's code version by value, and has one set of values per profile.
 """
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from pydantic import SecretStr
 
@@ -158,6 +158,10 @@ class EnvironmentSpec:
     view_px: int = 640
     mode: Literal["agentic", "nmpz", "single_shot"] = "agentic"
     max_concurrent: int = 16
+
+    def rules(self) -> dict[str, Any]:
+        """What of it an episode depends on: all but the session cap, which is the server's."""
+        return {name: value for name, value in asdict(self).items() if name != "max_concurrent"}
 
 
 BASE_4B = BaseModelSpec("Qwen/Qwen3.5-4B")

@@ -4,7 +4,8 @@
 code that an episode runs through, the task index, the imagery by hash, and the rules of play.
 
 **Why.** A score belongs to a version of the environment. Whatever could alter one observation or reward
-alters this version, and nothing else does: not the server, not the play page, not a comment.
+alters this version, and nothing else does: not the server, not the play page, not a comment. A new session
+cap writes the configuration anew, under the same version.
 
 **Cost.** Seconds: the service is started twice, played, filled to its cap, and every frame is hashed.
 """

@@ -45,7 +45,7 @@ def tiny_base_model(name: str) -> GeoAsset:
         name=name,
         group="training",
         deps=[WORLD],
-        spec=lambda specs: [asdict(getattr(specs, name)), asdict(specs.environment)],
+        spec=lambda specs: [asdict(getattr(specs, name)), specs.environment.rules()],
         # Its lessons are played in the environment.
         runs=BEHAVIOUR,
         inputs=[*BEHAVIOUR_INPUTS, *TRAINING_LIBRARIES],

@@ -16,6 +16,7 @@ import pytest
 
 from env_service.errors import GeoError
 from geo_assets.cli._running import Ran
+from geo_assets.cli.serve import _exit_code
 from geo_assets.lineage.faults import machine_fault
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -84,14 +85,21 @@ def test_the_named_cause_is_the_last_word_on_what_to_do() -> None:
     Ran(True, 0, False, Path("build.log")).refuse(3)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
-def test_a_server_ends_with_geo_serve(how: signal.Signals, tmp_path: Path) -> None:
+def _one_task(folder: Path) -> Path:
+    """A task file with one task, whose picture is not there."""
     frame = {"image_id": "1", "lat": 50.8, "lon": 4.3, "compass_angle": 10.0, "captured_at": "2022-04"}
     row = {"task_index": 0, "task_id": "a", "country": "Belgium", "sequence_id": "s", "provider": "mapillary"}
     row |= {"start_frame": 0, "frames": [{**frame, "is_pano": True}], "attribution": {}, "meta": {}}
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(row) + "\n")
+    tasks = folder / "tasks.jsonl"
+    tasks.write_text(json.dumps(row) + "\n")
+    return tasks
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+def test_a_server_ends_with_geo_serve(how: signal.Signals, tmp_path: Path) -> None:
+    tasks = _one_task(tmp_path)
     with subprocess.Popen(
-        [*GEO, "serve", "--tasks", str(tmp_path / "tasks.jsonl"), "--panos", str(tmp_path), "--port", "0"],
+        [*GEO, "serve", "--tasks", str(tasks), "--panos", str(tmp_path), "--port", "0"],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -105,6 +113,42 @@ def test_a_server_ends_with_geo_serve(how: signal.Signals, tmp_path: Path) -> No
         geo.wait(timeout=30)
         _, alive = psutil.wait_procs([server], timeout=30)
         assert alive == []
+
+
+CRASHES = [(signal.SIGKILL, 137), (signal.SIGSEGV, 139), (signal.SIGTERM, 143)]
+
+
+@pytest.mark.parametrize(("how", "code"), CRASHES)
+def test_geo_serve_fails_with_a_server_that_crashed(how: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Whatever ended the server and was not passed on by `geo serve` is a failure."""
+    tasks = _one_task(tmp_path)
+    with subprocess.Popen(
+        [*GEO, "serve", "--tasks", str(tasks), "--panos", str(tmp_path), "--port", "0"],
+        cwd=REPOSITORY,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as geo:
+        _server_of(geo.pid).send_signal(how)
+        said = geo.communicate(timeout=60)[1]
+        assert geo.returncode == code
+        assert f"ended by signal {int(how)} " in said
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "ends"),
+    [
+        (0, (), 0),
+        (3, (15,), 3),
+        (-15, (15,), 0),
+        (-2, (2,), 0),
+        (-15, (), 143),
+        (-9, (15,), 137),
+        (-11, (), 139),
+    ],
+)
+def test_only_a_stop_of_our_own_is_no_failure(code: int, asked: tuple[int, ...], ends: int) -> None:
+    assert _exit_code(code, asked) == ends
 
 
 def _server_of(pid: int) -> psutil.Process:

@@ -1,12 +1,13 @@
 """Guesses out of free text: every form, order of forms, and whatever else a model may write."""
 
 import math
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from env_service.parsing import ParsedGuess, ParseFailure, parse_guess
+from env_service.parsing import MAX_CHARACTERS, ParsedGuess, ParseFailure, parse_guess
 
 SYDNEY = (-33.9, 151.2)
 PARIS = (48.85, 2.35)
@@ -87,6 +88,52 @@ READ = [
     ("151.2 E, -33.9", SYDNEY, "decimal"),
     ("-33.9, 151.2 East", SYDNEY, "decimal"),
     ("-33.9°S, 151.2°E", SYDNEY, "hemisphere"),
+    # Keys and labels hold angles of every kind.
+    ("""{"lat": "33°54'00.0\\" S", "lon": "151°12'\\u0020E"}""", SYDNEY, "json"),
+    ("""{"lat": "48\\u00b051'00\\"N", "lon": "2\\u00b021'00\\"E"}""", PARIS, "json"),
+    ('{"lat": "33°54′00″ S", "lon": "151°12′ E"}', SYDNEY, "json"),
+    ('{"lat": "S 33.9", "lon": "E 151.2"}', SYDNEY, "json"),
+    ("{'lat': 'S 33.9', 'lon': 'E 151.2'}", SYDNEY, "json"),
+    ("""{'lat': '33°54'S', 'lon': '151°12'E',}""", SYDNEY, "json"),
+    ('<guess>{"lat": "33 54 S", "lon": "151 12 E"}</guess>', SYDNEY, "guess_tag"),
+    ("lat: S 33.9, lon: E 151.2", SYDNEY, "labelled"),
+    ("lat: South 33.9, lon: East 151.2", SYDNEY, "labelled"),
+    ("lat: s 33.9, lon: e 151.2", SYDNEY, "labelled"),
+    ("Latitude (S): 33.9, Longitude (E): 151.2", SYDNEY, "labelled"),
+    ("Latitude (degrees south): 33.9, longitude: 151.2", SYDNEY, "labelled"),
+    ("lat: 33.9° (S), lon: 151.2° (E)", SYDNEY, "labelled"),
+    ("Latitude: 33°54'S, Longitude: 151°12'E", SYDNEY, "labelled"),
+    ("lat: -33°54'00\", lon: 151°12'", SYDNEY, "labelled"),
+    ("lat 33 54 00 S, lon 151 12 00 E", SYDNEY, "labelled"),
+    ("lat 33 degrees 54 minutes S, lon 151 degrees 12 minutes E", SYDNEY, "labelled"),
+    ("Longitude: 151°12' E; latitude: 33°54' S", SYDNEY, "labelled"),
+    # Words that only look like letters.
+    ("latitude e 48.85, longitude e 2.35", PARIS, "labelled"),
+    ("The latitude's 48.85 and the longitude's 2.35", PARIS, "labelled"),
+    ("latitude just south of 48.85, longitude 2.35", PARIS, "labelled"),
+    ("Latitude (N/S): -33.9, Longitude (E/W): 151.2", SYDNEY, "labelled"),
+    ("lat: 48.85, lon: 2.35° 15 km away", PARIS, "labelled"),
+    ("lat: 48, lon: 2° 15 km away", (48, 2), "labelled"),
+    # Objects are read whole, whatever else they hold; torn ones by their keys and braces.
+    ('{"lat": 48.85, "reasoning": "' + "x" * 9000 + '", "lon": 2.35}', PARIS, "json"),
+    ("{'lat': 48.85, 'reasoning': '" + "x" * 9000 + "', 'lon': 2.35}", PARIS, "json"),
+    ('{"lat": 48.85, "reasoning": "the plate {AB} :} {", "lon": 2.35}', PARIS, "json"),
+    ("{'lat': 48.85, 'reasoning': 'the plate {AB}', 'lon': 2.35,}", PARIS, "json"),
+    ('{"reasoning": "he said “hi”", "lat": 48.85, "zoom": {"lat": 1}, "lon": 2.35}', PARIS, "json"),
+    ("{“lat”: 48.85, “lon”: 2.35}", PARIS, "json"),
+    ('{"lat": 1, "lon": 2} no: {"lat": 48.85, "lon": 2.35,}', PARIS, "json"),
+    ('{"lat": 1, "lon": 2,} no: {"lat": 48.85, "lon": 2.35}', PARIS, "json"),
+    ('{"first": {"lat": 1, "lon": 2}, "last": {"lat": 48.85, "lon": 2.35}}', PARIS, "json"),
+    ('{"lat": 48.85, "others": [{"lat": 1, "lon": 2}], "lon": 2.35}', PARIS, "json"),
+    ("{" * 3000 + '"lat": 48.85, "lon": 2.35', PARIS, "json"),
+    ('{"a":' * 9000 + '{"lat": 48.85, "lon": 2.35}' + "}" * 9000, PARIS, "json"),
+    # Letters before the numbers, and minutes without their mark.
+    ("S 33.9, 151.2", SYDNEY, "decimal"),
+    ("South 33.9, East 151.2", SYDNEY, "hemisphere"),
+    ("48°51.0, 2°21.0", PARIS, "dms"),
+    ("<guess>48°51.0, 2°21.0</guess>", PARIS, "guess_tag"),
+    ("33°54'00 S, 151°12' E", SYDNEY, "dms"),
+    ("33d54m0s S, 151d12m0s E", SYDNEY, "dms"),
     # Other characters for the same thing.
     ("４８.８５, ２．３５", PARIS, "decimal"),
     ("＜guess＞４８.８５，２.３５＜／guess＞", PARIS, "guess_tag"),
@@ -115,6 +162,19 @@ def test_reads(text, position, how):
         ("latitude: 95.5, longitude: 20", "latitude"),
         ("48°71'N 2°21'E", "below 60"),
         ("1e400, 2.0", "latitude"),
+        # The head of a longer number or angle is no angle.
+        ("lat: 48.85.3, lon: 2.35", "no coordinates"),
+        ("lat: 48°515, lon: 2°21", "no coordinates"),
+        ('{"lat": "48 51", "lon": "2 21"}', "no coordinates"),
+        ("<guess>48°51'</guess>", "no coordinates"),
+        ("lat: 48°71'N, lon: 2°21'E", "below 60"),
+        # Letters of the other axis, and values that are no angles.
+        ("lat: W 70.6, lon: S 33.9", "no coordinates"),
+        ('{"lat": "151.2 E", "lon": "33.9 S"}', "no coordinates"),
+        ('{"lat": true, "lon": 2}', "no coordinates"),
+        ('{"lat": NaN, "lon": 2}', "no coordinates"),
+        ('{"lat": 1e400, "lon": 2}', "latitude inf"),
+        ('{"lat": ' + "1" * 5000 + ', "lon": 2}', "latitude inf"),
         ("90.0000001, 0.0", "latitude 90.0000001 is outside"),
         ("95.5, 0.0", "latitude 95.5 is outside"),
         ("lat 0, lon -180.00000001", "longitude -180.00000001 is outside"),
@@ -140,7 +200,8 @@ def test_never_raises_and_never_leaves_the_globe(text):
 
 
 PIECES = st.sampled_from(
-    ["<guess>", "</guess>", "<guess", "lat", "longitude", '"lat": ', ": ", ", ", "-", "°", "'", '"', "N",
+    ["(S)", "deg", "min", "s", "{\"", "\\",
+    "<guess>", "</guess>", "<guess", "lat", "longitude", '"lat": ', ": ", ", ", "-", "°", "'", '"', "N",
     "W", "{",
      "}", "91", "48.85", "2.35", "1999", "1e309", "nan", "inf", ".", " ", "\n", "٣", "48,85",
      "N48", "S ", "1 ", "10z", ";", "\x00",
@@ -175,6 +236,21 @@ def test_a_long_reply_is_read_at_its_end():
     assert parse_guess("x " * 3_000_000 + "<guess>48.85, 2.35</guess>") == ParsedGuess(
         48.85, 2.35, "guess_tag"
     )
-    for hostile in ("<guess>", '"lat": ', "1.", "9" * 40, "lat 1 ", "{", "-", "1°1'", "1.5 N ", "N1 1 "):
-        found = parse_guess(hostile * 20_000)
-        assert isinstance(found, ParsedGuess | ParseFailure)
+
+
+HOSTILE = ("<guess>", '"lat": ', "1.", "9" * 40, "lat 1 ", "{", "-", "1°1'", "1.5 N ", "N1 1 ", '{"', '{"a":',
+           '{"a":[', '{"lat":1,"a":', '{"\\"', ' {"lat":"', '[{"lat":1,', '{"lat":1,"x":"' + "a" * 300,
+           '"lat":1}', "lat (S) ", "latitude (south degrees ", "lat 1 lon ", "lat: 1°1'1 ", "1 1 ",
+           "lat" + " " * 28, "lat 1 " + "x" * 59)  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_the_time_grows_with_the_text_and_no_faster(piece):
+    def seconds(characters: int) -> float:
+        text = (piece * characters)[:characters]
+        began = time.process_time()
+        assert isinstance(parse_guess(text), ParsedGuess | ParseFailure)
+        return time.process_time() - began
+
+    whole = MAX_CHARACTERS
+    assert seconds(whole) < 8 * min(seconds(whole // 4) for _ in range(2)) + 0.2

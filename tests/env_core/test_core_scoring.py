@@ -51,6 +51,15 @@ def test_the_game_as_a_curve_is_the_game(km, cost):
     assert scoring.training_reward(km, cost, GAME) == pytest.approx(scoring.game_reward(km, capped))
 
 
+@given(KM, COST, st.floats(0, 1))
+def test_one_rule_takes_the_cost_off_every_score(km, cost, score):
+    for curve in (BOARD_V1, scoring.STEADY, GAME):
+        own = scoring.training_score(km, curve)
+        assert scoring.after_cost(own, cost, curve) == scoring.training_reward(km, cost, curve)
+    assert scoring.after_cost(score, cost, BOARD_V1) == pytest.approx(score * (1 - min(cost, 0.2)))
+    assert scoring.after_cost(score, cost, GAME) == pytest.approx(max(0.0, score - min(cost, 1.0)))
+
+
 def test_game_reward_is_zero_past_the_flat_point():
     flat = scoring.flat_distance_km(0.05)
     assert scoring.game_reward(flat + 1, 0.05) == 0.0

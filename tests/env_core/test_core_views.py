@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from env_service import views
 from env_service._exact_angles import arctan2_exact
 from env_service.views import (
     DECODES_AT_ONCE,
@@ -22,6 +23,33 @@ from env_service.views import (
     encode_jpeg,
     render_view,
 )
+
+SMALL = np.zeros((32, 64, 4), np.uint8)
+
+
+def test_tables_are_counted_in_bytes_and_not_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent chooses pitch and field of view, so it can ask for any number of them, of any size."""
+    tables = views._Tables(3_000_000)
+    monkeypatch.setattr(views, "_table", tables.get)
+    most, first = 0, render_view(SMALL, 0, 0, 10, 90, 256)
+    for pitch in range(-90, 91, 3):
+        for size in (64, 256, 500):
+            render_view(SMALL, 0, 0, pitch, 90, size)
+            most = max(most, tables.held_bytes)
+            assert tables.held_bytes == sum(table.nbytes for table in tables._held.values())
+    assert 2_000_000 < most <= 3_000_000
+    assert (render_view(SMALL, 0, 0, 10, 90, 256) == first).all()
+    huge = views._Tables(1000)
+    assert huge.get(0.0, 90.0, 64, 64, 32).nbytes > 1000 and huge.held_bytes == 0
+
+
+def test_the_servers_tables_stay_within_their_budget_at_the_largest_view() -> None:
+    for pitch in (1.0, 2.0, 3.0, 4.0):
+        render_view(SMALL, 0, 0, pitch, 90, views.MAX_SIZE_PX)
+        assert views._TABLES.held_bytes <= views.TABLE_BYTES
+    before = views._TABLES.get(4.0, 90.0, views.MAX_SIZE_PX, 64, 32)
+    assert views._TABLES.get(4.0, 90.0, views.MAX_SIZE_PX, 64, 32) is before
+
 
 COMPASS = [0.0, 37.0, 90.0, 180.0, 270.0, 359.5]
 

@@ -1,11 +1,19 @@
 """Our client, and OpenEnv's own, against a real server."""
 
 import asyncio
+import contextlib
+import json
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import websockets.sync.server
 from environment_lab import REPOSITORY, Server, World, serve, until
 
 from env_service import client as clients
@@ -21,6 +29,7 @@ from env_service.client import (
     SessionExpired,
     SessionLost,
     StepTimeout,
+    Unreadable,
 )
 from env_service.models import GeoAction
 
@@ -117,6 +126,119 @@ def test_one_too_many_expiry_and_timeouts(lab: Server) -> None:
             hasty.step({"op": "nap", "seconds": 1})
         with pytest.raises(SessionLost):
             hasty.step(LOOK)
+
+
+@contextlib.contextmanager
+def answering(*frames: str | bytes, after_s: float = 0.0) -> Iterator[str]:
+    """A service that gives these frames, one for each message, each after a while. Yields its address."""
+
+    def handle(connection: websockets.sync.server.ServerConnection) -> None:
+        for _, frame in zip(connection, frames, strict=False):
+            time.sleep(after_s)
+            connection.send(frame)
+
+    with websockets.sync.server.serve(handle, "127.0.0.1", 0) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{served.socket.getsockname()[1]}"
+        finally:
+            served.shutdown()
+            thread.join()
+
+
+def answer(**data: Any) -> str:
+    return json.dumps({"type": "observation", "data": data})
+
+
+SEEN = answer(observation={"feedback": "first"}, reward=0.0, done=False)
+END = answer(observation={"feedback": "second"}, reward=0.9, done=True)
+
+
+@pytest.mark.parametrize("broken_off_by", ["timeout", "cancelled task", "another call"])
+def test_a_call_that_was_broken_off_never_answers_the_next(broken_off_by: str) -> None:
+    async def play(url: str) -> None:
+        env = await AsyncGeoGuessrEnv(url).connect()
+        call = asyncio.ensure_future(env.step(LOOK))
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        if broken_off_by == "timeout":
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(call, 0.01)
+        elif broken_off_by == "cancelled task":
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        else:
+            with pytest.raises(websockets.exceptions.ConcurrencyError):
+                await env.step(LOOK)
+            with pytest.raises(SessionLost):
+                await call
+        assert time.monotonic() - began < 0.7, "whoever cancels a call must not wait for its answer"
+        await asyncio.sleep(1.0)
+        for ask in (env.step(GUESS), env.reset(), env.state()):
+            with pytest.raises(SessionLost, match=r"broken off before its answer.*new client"):
+                await ask
+        await env.close()
+
+    with answering(SEEN, END, END, after_s=1.0) as url:
+        asyncio.run(play(url))
+
+
+def test_an_interrupted_call_never_answers_the_next() -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with answering(SEEN, END, after_s=0.6) as url, GeoGuessrEnv(url) as env:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(Interrupted):
+                env.step(LOOK)
+            time.sleep(0.6)
+            with pytest.raises(SessionLost, match="broken off before its answer"):
+                env.step(GUESS)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (answer(observation=None), "holds no observation"),
+        (answer(), "holds no observation"),
+        ('{"type": "observation", "data": null}', "holds no data"),
+        (answer(observation={"pins": 5, "image_kind": "hologram"}), r"cannot be read \(image_kind, pins\)"),
+        (answer(observation={}, reward="plenty"), r"cannot be read \(reward\)"),
+        (answer(observation={}, done=[1]), r"cannot be read \(done\)"),
+        ("[1]", "not a JSON object"),
+        ("{" * 9, "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        (b"\xff", "not JSON"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_a_named_error(frame: str | bytes, words: str) -> None:
+    async def play(url: str) -> None:
+        async with AsyncGeoGuessrEnv(url) as env:
+            with pytest.raises(Unreadable, match=f"{words}.*server's own version"):
+                await env.step(LOOK)
+            assert (await env.step(LOOK)).observation.feedback == "first"
+
+    with answering(frame, SEEN) as url, GeoGuessrEnv(url) as env:
+        with pytest.raises(ServerError, match=words):
+            env.step(LOOK)
+        assert env.step(LOOK).observation.feedback == "first"
+        asyncio.run(play(url))
+
+
+def test_a_state_that_cannot_be_read_is_a_named_error() -> None:
+    words = r"cannot be read \(mode, step_count\)"
+    frame = answer(step_count=-1, mode=7)
+    with answering(frame) as url, GeoGuessrEnv(url) as env, pytest.raises(Unreadable, match=words):
+        env.state()
 
 
 def test_a_server_that_dies_is_a_lost_session(world: World, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from environment_lab import PARIS, World, task_row, write_world
 from env_service.environment import GeoGuessrEnvironment
 from env_service.game import BadSelection, EpisodeOver, Game, NoSuchSplit, NotReset
 from env_service.models import GeoAction, GeoObservation
-from env_service.scoring import board_reward, game_reward
+from env_service.scoring import BOARD_V1, GAME, STEADY, board_reward, game_reward
 from env_service.server.config import load_game, make_config
 from env_service.store import MissingFrame
 
@@ -53,6 +53,12 @@ def test_reset_shows_north_and_nothing_else(env: GeoGuessrEnvironment) -> None:
     assert base64.b64decode(first.image_base64).startswith(b"\xff\xd8")
     again = env.step({"op": "look", "heading_deg": 0})
     assert again.image_base64 == first.image_base64 and again.prompt == ""
+
+
+def test_a_heading_in_words_is_never_360(env: GeoGuessrEnvironment) -> None:
+    env.reset(index=0)
+    for heading, words in ((359.6, "Facing N (0°)"), (359.4, "(359°)"), (-0.2, "(0°)"), (90.5, "(91°)")):
+        assert words in env.step({"op": "look", "heading_deg": heading}).feedback
 
 
 def test_every_call_spends_one_turn_and_its_own_cost(env: GeoGuessrEnvironment) -> None:
@@ -283,6 +289,15 @@ def test_the_operator_chooses_the_curve(world: World, under: Callable[..., GeoGu
     country.reset(index=0)
     south = _guess(country, lat=43.6, lon=1.44)
     assert south.score == 1.0 and south.metadata["curve"] == "game+country_only"
+    for curve in (GAME, BOARD_V1, STEADY):
+        costly = under(credit="country_only", curve=curve)
+        costly.reset(index=0)
+        for _ in range(7):
+            costly.step({"op": "move", "direction": "forward", "meters": 10})
+        dear = _guess(costly, lat=43.6, lon=1.44)
+        assert (dear.score, dear.action_cost) == (1.0, 0.35)
+        assert dear.reward == pytest.approx(0.65 if curve is GAME else 0.8), curve
+        assert dear.metadata["curve"] == f"{curve.name}+country_only"
     partial = under(credit="partial")
     partial.reset(index=0)
     near = _guess(partial, lat=43.6, lon=1.44)

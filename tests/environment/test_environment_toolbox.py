@@ -129,6 +129,40 @@ def test_faults_are_named_without_repeating_the_input() -> None:
         resolve(specs, ["look"], {})
 
 
+LABEL_WORDS = "must be a valid text of at most 200 characters"
+
+
+@pytest.mark.parametrize(
+    ("op", "fields", "words"),
+    [
+        ("look", {}, "heading_deg is required"),
+        (
+            "look",
+            {"heading_deg": 1e9},
+            "heading_deg must be a valid number, at least -3600 and at most 3600",
+        ),
+        ("look", {"heading_deg": float("nan"), "fov_deg": 5, "zoom": 1, "\u00e9" * 99: 2},
+         "heading_deg must be a valid number, at least -3600 and at most 3600; "
+         "fov_deg must be a valid number, at least 10 and at most 120; "
+         f"zoom is not permitted; {'?' * 60} is not permitted"),
+        ("move", {"direction": "up", "meters": 0}, "direction must be 'forward' or 'backward'; "
+         "meters must be a valid number, above 0 and at most 1000"),
+        ("pin", {"lat": 1, "lon": 2, "label": "x" * 201}, f"label {LABEL_WORDS}"),
+        ("pin", {"lat": 1, "lon": 2, "label": "\ud800"}, f"label {LABEL_WORDS}"),
+        ("pin", {"label": "x"}, "lat is required; lon is required"),
+        ("guess", {"lat": 91, "lon": 0}, "lat must be a valid number, at least -90 and at most 90"),
+        ("guess", {"lat": 1, "lon": 0, "confidence": 2},
+         "confidence must be a valid number, at least 0 and at most 1"),
+    ],
+)  # fmt: skip
+def test_the_words_for_faults_are_our_own(op: str, fields: dict[str, object], words: str) -> None:
+    """To the letter, for an agent reads them: a library that words its faults anew must not change them."""
+    spec = resolve(tool_specs(GeoGuessrEnvironment), op, {})
+    with pytest.raises(InvalidAction) as caught:
+        spec.bind(fields)
+    assert str(caught.value) == f"{spec.name}: {words}"
+
+
 @pytest.mark.parametrize("value", [True, False, "1", "1.0", b"1", [1], {}])
 def test_a_number_is_a_number_for_every_tool(value: object) -> None:
     numbers = 0

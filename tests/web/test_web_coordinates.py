@@ -51,7 +51,40 @@ lat: 48.8584 N, lon: 2.2945 W
 {"lat": 48.8584, "lon": 2.2945}
 {"latitude": 48.8584, "lng": -2.2945}
 {"lng": "2.2945", "lat": "48.8584"}
+{'lat': 48.8584, 'lon': 2.2945}
+{"lat": "33°51'24.5\\" S", "lon": "70°40' W"}
+{"lat": "33°51′24.5″ S", "lon": "70°40′ W"}
+{"lat": "48\\u00b051'24\\"N", "lon": "2\\u00b021'07\\"E"}
+{"lat": "S 33.9", "lon": "E 151.2"}
+{"lat": "33 51 S", "lon": "151 12 E"}
+{'lat': 'S 33.9', 'lon': 'W 70.6'}
+{'lat': '33°51'S', 'lon': '70°40'W'}
+{"country": "Chile", "lat": -33.45, "reasoning": "the plate {AB} :}", "lon": "70.66 W"}
+{"lat": "48 51", "lon": "2 21"}
+{"lat": "151.2 E", "lon": "33.9 S"}
+lat: S 33.9, lon: W 70.6
+lat: South 33.9, lon: West 70.6
+Latitude (S): 33.9, Longitude (W): 70.6
+Latitude: 33.9° (S), Longitude: 70.6° (W)
+Latitude: 33°51'S, Longitude: 151°12'E
+Latitude: 33°51'24"S, Longitude: 151°12'36"W
+lat: -33°51'24", lon: -70°40'
+lat: 33 51 24 S, lon: 151 12 36 E
+lat: 33.9 degrees South, lon: 70.6 degrees West
+lat 48 degrees 51 minutes S, lon 2 degrees 21 minutes W
+lat: 33°61'S, lon: 151°12'E
+lat: W 70.6, lon: S 33.9
+lat: 48.85.3, lon: 2.29
+South 33.9, West 70.6
+S 33.9, 151.2
+48°51.5, 2°21.5
+33°54'00 S, 151°12' W
+33d51m24s S, 151d12m36s W
+33d51m24s, 151d12m36s
+48°51'
+<guess>48°51'</guess>
 <guess>48.8584, 2.2945</guess>
+<guess>{"lat": "33 51 S", "lon": "151 12 E"}</guess>
 <guess>10 20</guess>
 48 51
 ４８.８５８４，２.２９４５

@@ -75,6 +75,64 @@ def test_a_place_that_cannot_be_shown_and_a_session_that_ends(visit: Any, troubl
     assert visitor.text("#turns") == "12 of 12"
 
 
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose first place has pictures that nobody can read."""
+    folder = tmp_path_factory.mktemp("damaged")
+    rows = [task_row(index, place, 2) for index, place in enumerate(PLACES[:2])]
+    tasks, panos = write_world(folder, rows)
+    for frame in rows[0]["frames"]:
+        (panos / f"{frame['image_id']}.jpg").write_bytes(b"not a picture")
+    with serve(folder, "--tasks", str(tasks), "--panos", str(panos)) as running:
+        yield running
+
+
+def _dealt(visitor: Visitor) -> list[int]:
+    return [message["data"]["index"] for message in visitor.sent if message["type"] == "reset"]
+
+
+def test_a_place_whose_pictures_cannot_be_read_is_replaced(visit: Any, damaged: Server) -> None:
+    visitor: Visitor = visit(damaged, query="?tasks=0")
+    visitor.page.click("#begin")
+    visitor.page.wait_for_selector("#trouble[open]")
+    assert visitor.text("#trouble-next") == "Continue with another place"
+    visitor.page.click("#trouble-next")
+    visitor.settled()
+    assert _dealt(visitor) == [0, 1]
+
+
+def test_a_place_without_a_replacement_is_left_out(visit: Any, damaged: Server) -> None:
+    visitor: Visitor = visit(damaged, query="?tasks=1,0")
+    visitor.begin()
+    visitor.page.fill("#lat", "48.85, 2.35")
+    visitor.page.click('[data-call="guess"]')
+    visitor.settled("reveal")
+    visitor.page.click("#next")
+    visitor.page.wait_for_selector("#trouble[open]")
+    visitor.page.click("#trouble-next")
+    visitor.page.wait_for_selector("body[data-screen=final]")
+    assert _dealt(visitor) == [1, 0]
+
+
+PASSING = "CAPACITY_REACHED SHUTTING_DOWN BAD_SELECTION SESSION_EXPIRED UNREACHABLE LOST"
+OF_THE_PLACE = """MISSING_FRAME BAD_PICTURE UNREADABLE_FRAME LIVE_IMAGERY_FAILED EXECUTION_ERROR STEP_TIMEOUT
+    REFUSED OF_TOMORROW"""
+
+
+@pytest.mark.parametrize(("codes", "same"), [(PASSING, True), (OF_THE_PLACE, False)])
+def test_what_a_refused_reset_says_of_its_place(visit: Any, server: Server, codes: str, same: bool) -> None:
+    visitor: Visitor = visit(server)
+    deal = """(code) => import('/web/game.js').then(({ Game }) => {
+        const game = new Game("eval", 50, [7]);
+        game.begin();
+        game.refused(code);
+        game.redeal();
+        return game.begin().index;
+    })"""
+    for code in codes.split():
+        assert (visitor.page.evaluate(deal, code) == 7) == same, code
+
+
 def test_a_task_that_is_not_there(visit: Any, server: Server) -> None:
     visitor: Visitor = visit(server, query="?tasks=999")
     visitor.page.click("#begin")

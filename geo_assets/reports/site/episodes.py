@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from env_service.geodesy import compass_point
+from env_service.geodesy import compass_point, whole_heading
 from env_service.scoring import board_reward, game_reward, verdict
 from env_service.tasks import Task
 from geo_assets.reports.site.credits import Credit, credit_of
@@ -214,9 +214,8 @@ def _value(value: Any) -> str:
 
 def _facing(pose: Pose) -> str:
     tilt = f", pitch {pose.pitch_deg:+.0f}°".replace("-", "−") if pose.pitch_deg else ""
-    return (
-        f"facing {compass_point(pose.heading_deg)} ({pose.heading_deg:.0f}°){tilt}, {pose.fov_deg:.0f}° wide"
-    )
+    heading = f"{compass_point(pose.heading_deg)} ({whole_heading(pose.heading_deg):.0f}°)"
+    return f"facing {heading}{tilt}, {pose.fov_deg:.0f}° wide"
 
 
 def _place(lat: float, lon: float) -> str:
