@@ -2,8 +2,8 @@
 
 The data version of an environment is its behaviour: the code that an episode runs through (the environment
 class, its tools, views, maps and look-ups, with the data they read), the task index, the imagery by hash,
-the tools as a model is shown them, and the rules of play. The server around it with its session cap, the play
-page and the client are outside: they carry episodes and do not alter them.
+and the rules of play. The server around it with its session cap, the play page and the client are outside:
+they carry episodes and do not alter them.
 """
 
 import json
@@ -32,14 +32,9 @@ def behaviour_code() -> str:
 
 def environment_version(split: Published, mirror: Published, spec: EnvironmentSpec) -> str:
     """The data version of an environment."""
-    from env_service.environment import GeoGuessrEnvironment
-    from env_service.toolbox import listed, tool_specs
-
     return content_version(
         {
             "behaviour": behaviour_code(),
-            # By value: a library writes their schemas, and no version of it need alter them.
-            "tools": [spec.definition() for spec in listed(tool_specs(GeoGuessrEnvironment))],
             "index": split.data_version,
             "imagery": mirror.data_version,
             "rules": spec.rules(),

@@ -11,7 +11,6 @@ from env_assets_lab import SPECS, compute, make_home, make_task, panorama, publi
 from env_service.client import GeoGuessrEnv
 from env_service.errors import GeoError
 from env_service.store import PanoramaStore
-from env_service.toolbox import ToolSpec
 from geo_assets.config.settings import EnvironmentSpec
 from geo_assets.data.eval_mirror import eval_mirror
 from geo_assets.data.mirrored_panoramas import read_manifest
@@ -118,18 +117,6 @@ def test_the_version_follows_index_imagery_and_rules_and_not_the_home(tmp_path: 
     ]
     assert len({first, *others}) == 5
     assert version("g", replace(SPECS.environment, max_concurrent=32)) == first
-
-
-def test_tools_shown_otherwise_are_another_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their schemas are a library's work, so they count as they are."""
-    stage = make_home(tmp_path, eval_tasks=1)
-    split, mirror = (require(stage.settings.home, f"eval_{what}", "x") for what in ("split", "mirror"))
-    first = environment_version(split, mirror, stage.specs.environment)
-    plain = ToolSpec.definition
-    monkeypatch.setattr(ToolSpec, "definition", lambda spec: {**plain(spec), "title": spec.name})
-    assert environment_version(split, mirror, stage.specs.environment) != first
 
 
 def test_the_other_split_does_not_matter(tmp_path: Path) -> None:

@@ -129,6 +129,35 @@ def test_faults_are_named_without_repeating_the_input() -> None:
         resolve(specs, ["look"], {})
 
 
+def test_what_a_model_is_shown_of_an_argument_is_pinned() -> None:
+    """A library writes these schemas and is no input of an environment's version: it must not alter them."""
+    shown = {
+        f"{spec.name}.{name}": {key: value for key, value in schema.items() if key != "description"}
+        for spec in tool_specs(GeoGuessrEnvironment)
+        for name, schema in spec.parameters["properties"].items()
+        if spec.name in ("look", "move", "place_pin", "submit_guess")
+    }
+    point = {
+        "lat": {"type": "number", "minimum": -90, "maximum": 90},
+        "lon": {"type": "number", "minimum": -180, "maximum": 180},
+    }
+    text = {"type": "string", "maxLength": 200}
+    assert shown == {
+        "look.heading_deg": {"type": "number", "minimum": -3600, "maximum": 3600},
+        "look.pitch_deg": {"type": "number", "minimum": -90, "maximum": 90, "default": 0.0},
+        "look.fov_deg": {"type": "number", "minimum": 10, "maximum": 120, "default": 90.0},
+        "move.direction": {"type": "string", "enum": ["forward", "backward"]},
+        "move.meters": {"type": "number", "exclusiveMinimum": 0, "maximum": 1000, "default": 10.0},
+        **{f"place_pin.{name}": schema for name, schema in point.items()},
+        "place_pin.label": text,
+        "place_pin.span_deg": {"type": "number", "minimum": 0.02, "maximum": 180, "default": 7.0},
+        **{f"submit_guess.{name}": schema for name, schema in point.items()},
+        "submit_guess.country": text,
+        "submit_guess.confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "submit_guess.reasoning": {"type": "string", "maxLength": 20_000},
+    }
+
+
 LABEL_WORDS = "must be a valid text of at most 200 characters"
 
 
