@@ -81,6 +81,7 @@ __all__ = [
 ]
 
 Model = TypeVar("Model", bound=BaseModel)
+BROKEN_OFF = "a call was broken off before its answer"
 
 
 class _Ending:
@@ -96,8 +97,10 @@ class _Ending:
         Args:
             cause: what left the call without it: time, cancellation, an interrupt, a second call at once.
         """
-        late = isinstance(cause, TimeoutError)
-        why = f"no answer within {self.timeout_s:g} s" if late else "a call was broken off before its answer"
+        if isinstance(cause, TimeoutError):
+            why = f"no answer within {self.timeout_s:g} s"
+        else:
+            why = f"the connection broke ({cause})" if isinstance(cause, OSError) else BROKEN_OFF
         self._over = SessionLost(why, "Open a new client and reset.")
         return self._over
 
@@ -233,7 +236,7 @@ class GeoGuessrEnv(_Ending):
         except BaseException as cause:
             ended = self._unanswered(cause)
             self._ws.close()
-            if isinstance(cause, TimeoutError):
+            if isinstance(cause, OSError):  # TimeoutError is one
                 raise ended from cause
             raise
         return self._read(reply)
@@ -317,7 +320,7 @@ class AsyncGeoGuessrEnv(_Ending):
             # Dropped, not closed: whoever cancels a call must not wait for a handshake.
             with contextlib.suppress(RuntimeError):  # the loop may be over too
                 self._ws.transport.abort()
-            if isinstance(cause, TimeoutError):
+            if isinstance(cause, OSError):  # TimeoutError is one
                 raise ended from cause
             raise
         return self._read(reply)

@@ -22,6 +22,8 @@ from env_service.errors import GeoError
 from geo_assets.sweeps.protocol_tools import picture_sha256
 
 BROKEN = (SessionLost, SessionExpired, ShuttingDown, CapacityReached)
+TRIES = 3
+"""Sessions that one move may break, each of which came back until then."""
 
 
 class EpisodeLost(GeoError):
@@ -42,7 +44,7 @@ class Line:
 
     url: str
     timeout_s: float = 60.0
-    attempts: int = 6
+    attempts: int = 8
     wait_s: float = 0.5
     down: bool = False
     pause: Callable[[float], None] = field(default=time.sleep, repr=False)
@@ -88,19 +90,18 @@ class Link:
         Raises:
             EpisodeLost: the session broke and the episode does not come back the same, or the service failed.
         """
-        try:
-            if self._client is None:
-                raise SessionLost("no session")
-            seen = self._client.step(action).observation
-        except BROKEN:
-            self._anew()
+        for left in reversed(range(TRIES)):
             try:
-                assert self._client is not None
+                if self._client is None:
+                    raise SessionLost("no session")
                 seen = self._client.step(action).observation
+                break
+            except BROKEN as fault:
+                if not left:
+                    raise self._lost(fault) from fault
+                self._anew()
             except GeoError as fault:
                 raise self._lost(fault) from fault
-        except GeoError as fault:
-            raise self._lost(fault) from fault
         self._moves.append(action)
         self._seen.append(picture_sha256(seen))
         return seen

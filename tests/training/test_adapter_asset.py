@@ -90,7 +90,7 @@ def test_the_folder_holds_all_of_a_training(trained: Trained) -> None:
         assert picture.width > 800 and len(picture.convert("RGB").getcolors(1 << 20) or ()) > 20
     assert not list((trained.stage.settings.home / "jobs" / "adapter_run3").glob("*/out/*.part"))
     hidden = {path.name for path in trained.stage.settings.home.iterdir() if path.name.startswith(".")}
-    assert hidden == {".adapter_run3.lock"}, "nothing is left aside"
+    assert hidden == {".adapter_run3.lock", ".deployment_id"}, "nothing is left aside"
 
 
 def test_facts_figures_and_versions(trained: Trained) -> None:
@@ -153,6 +153,8 @@ def test_an_environment_that_dies_on_the_way_changes_nothing(
             servers[0].kill()
 
     made = train_adapter(StageRun(stage, "adapter_run3", say), RUN)
+    rollouts = (stage.settings.home / "adapter_run3" / "rollouts.jsonl").read_text().splitlines()
+    assert [why for line in rollouts if (why := json.loads(line).get("lost"))] == []
     assert len(killed) == 1 and made.facts["lost"] == 0
     assert made.facts["weights_sha256"] == weights_sha256(trained.folder / "adapter")
     metrics = (stage.settings.home / "adapter_run3" / "metrics.jsonl").read_text().splitlines()
