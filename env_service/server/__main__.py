@@ -173,10 +173,10 @@ async def _serve(arguments: argparse.Namespace, environment: Any, scratch: Path)
     server = uvicorn.Server(uvicorn.Config(app, **uvicorn_settings()))
     if arguments.exit_with_parent:
         threading.Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
-    # uvicorn raises a signal again once it has stopped for it; an ordered stop is no failure, so that goes
-    # nowhere.
+    # uvicorn raises a signal again once it has stopped for it; an ordered stop is no failure, so that changes
+    # nothing. One that comes before uvicorn listens for signals is not lost.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
